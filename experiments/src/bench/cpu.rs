@@ -128,6 +128,13 @@ impl Moment {
     }
 }
 
+impl Used {
+    /// False when something else used the CPUs meanwhile.
+    pub(super) fn is_clean(&self) -> bool {
+        self.foreign < CLEAN_FOREIGN_MAX
+    }
+}
+
 fn first() -> Option<Variant> {
     let has_cpuacct = |name: &str| name.split(',').any(|part| part == "cpuacct");
     let mount =
@@ -215,3 +222,5 @@ fn machine_ns() -> u64 {
 
 /// Linux reports hundredths of a second to programs, whatever its own tick is.
 const TICK_NS: u64 = 10_000_000;
+/// Runs during which everything else used less than this share of the CPUs are clean.
+pub(super) const CLEAN_FOREIGN_MAX: f64 = 0.12;

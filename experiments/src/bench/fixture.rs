@@ -45,7 +45,8 @@ impl Fixture {
         }
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
         fs::write(src.join("two"), "2\n")?;
-        if [Scenario::Clear, Scenario::Sealed, Scenario::Memory].into_iter().any(wanted) {
+        let large = [Scenario::Clear, Scenario::Sealed, Scenario::Memory];
+        if large.into_iter().any(wanted) {
             random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
         }
         if wanted(Scenario::Small) {
@@ -69,6 +70,7 @@ impl Fixture {
         );
         fs::write(log.join("rsyncd.conf"), module)?;
         fs::write(log.join("wdt-one"), "big\n")?;
+        fs::write(log.join("here"), "shift 2\nexec \"$@\"\n")?;
         Ok(fixture)
     }
 

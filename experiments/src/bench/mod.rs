@@ -16,6 +16,7 @@ mod predict;
 mod profiles;
 mod race;
 mod ratios;
+mod results;
 mod rows;
 pub(crate) mod shuffle;
 mod windows;
@@ -90,7 +91,7 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     let page = page::peers(&results, &options, &accounts);
     let date = xtask::step::output(std::process::Command::new("date").arg("+%F"))?;
     // A part must not replace the whole page of the day.
-    let path = match (options.quick, &options.only) {
+    let path = match (options.quick, options.only.as_deref()) {
         (Quick::No, None) => root().join(format!("runs/{}-peers.md", date.trim())),
         _ => target_folder().join("bench-peers-part.md"),
     };
@@ -106,7 +107,7 @@ fn build() -> Result<(), String> {
 
 fn options(words: &[&str]) -> Result<Options, String> {
     let mut options = Options {
-        rounds: 5,
+        rounds: ratios::ROUNDS_MIN,
         bytes: 1 << 30,
         small_files: 10_000,
         empty_files: 1_000_000,
@@ -188,6 +189,7 @@ mod tests {
     fn peers_are_given_by_name_and_path() {
         let shell = std::fs::canonicalize("/bin/sh").unwrap();
         let given = options(&["--peer", "wdt=/bin/sh", "--peer", "bbcp=/bin/sh"]).unwrap();
+        assert_eq!(given.rounds, ratios::ROUNDS_MIN);
         assert_eq!(given.program("wdt"), Some(shell.as_path()));
         assert!(given.has("bbcp"));
         assert_eq!(given.program("mscp"), None);

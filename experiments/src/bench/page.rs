@@ -1,22 +1,20 @@
 //! The page of a bench, as Markdown, for `runs/`.
 
-use super::cpu::Accounts;
-use super::race::{Outcome, Results, Sample};
-use super::rows::Scenario;
+use super::cpu::{Accounts, CLEAN_FOREIGN_MAX};
+use super::results::{LoginTime, Outcome, Results, Run};
+use super::rows::{Login, Scenario};
 use super::{Options, Quick, machine, ratios};
 use crate::page;
 use analysis::statistics::Spread;
 
-/// With fewer bytes a rate is not reported.
-const RATE_BYTES_MIN: u64 = 1 << 20;
-/// Runs during which everything else used less than this share of the CPUs are clean.
-const CLEAN_FOREIGN_MAX: f64 = 0.12;
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "what",
     "runs ok (clean)",
     "seconds",
     "MB/s",
     "CPU ns/B",
+    "seconds without login",
+    "CPU ns/B without login",
     "foreign %",
     "congestion",
     "sealing",
@@ -28,16 +26,15 @@ const COLUMNS: [&str; 11] = [
 pub(super) fn peers(results: &Results<'_>, options: &Options, accounts: &Accounts) -> String {
     let mut page = String::from("# datapump beside its peers\n\n");
     page.push_str(&preface(results, options, accounts));
-    page.push_str(
-        "\n## What was to be reached\n\nRatios are taken round by round, then their median.\n\n",
-    );
-    page.push_str(&ratios::table(results));
+    page.push_str("\n## What was to be reached\n\n");
+    page.push_str(&ratios::preface());
+    page.push_str(&ratios::table(results, options));
     for scenario in Scenario::ALL {
         let outcomes: Vec<&Outcome<'_>> =
             results.outcomes.iter().filter(|outcome| outcome.row.scenario == *scenario).collect();
         if !outcomes.is_empty() {
             page.push_str(&format!("\n## {}\n\n", scenario.heading()));
-            page.push_str(&table(&outcomes));
+            page.push_str(&table(results, &outcomes));
             page.push_str(&memory(&outcomes));
             page.push_str(&commands(&outcomes));
         }
@@ -70,48 +67,54 @@ fn preface(results: &Results<'_>, options: &Options, accounts: &Accounts) -> Str
         accounts.description(),
         CLEAN_FOREIGN_MAX * 100.0,
     ));
-    if !results.left_out.is_empty() {
-        text.push_str(&format!("\nNot installed here: {}.\n", results.left_out.join("; ")));
+    let left_out = results.left_out.iter();
+    let left_out: Vec<String> =
+        left_out.map(|left| format!("{} (no {})", left.row.name, left.absent.join(", "))).collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!("\nRows left out: {}.\n", left_out.join("; ")));
     }
     text
 }
 
-fn table(outcomes: &[&Outcome<'_>]) -> String {
-    let rows: Vec<Vec<String>> = outcomes.iter().flat_map(|outcome| rows(outcome)).collect();
+fn table(results: &Results<'_>, outcomes: &[&Outcome<'_>]) -> String {
+    let rows: Vec<Vec<String>> =
+        outcomes.iter().flat_map(|outcome| rows(results, outcome)).collect();
     page::table(&COLUMNS, &rows)
 }
 
 /// The measurements, and below them why a run failed, if one did.
-fn rows(outcome: &Outcome<'_>) -> Vec<Vec<String>> {
+fn rows(results: &Results<'_>, outcome: &Outcome<'_>) -> Vec<Vec<String>> {
     let row = outcome.row;
-    let good: Vec<&Sample> = outcome.samples.iter().flatten().collect();
-    let clean: Vec<&Sample> =
-        good.iter().filter(|sample| sample.used.foreign < CLEAN_FOREIGN_MAX).copied().collect();
+    let good: Vec<Run<'_>> = results.runs(outcome).into_iter().flatten().collect();
+    let clean: Vec<Run<'_>> = good.iter().filter(|run| run.is_clean()).copied().collect();
     let (shown, mark) = if clean.len() >= 2 { (&clean, "") } else { (&good, " †") };
-    let spread = |value: fn(&Sample, f64) -> f64, digits: usize| {
-        let values = shown.iter().map(|sample| value(sample, row.bytes as f64));
-        Spread::of(values).map_or("–".to_string(), |spread| spread.text(digits))
+    let spread = |value: &dyn Fn(&Run<'_>) -> Option<f64>, digits: usize| {
+        let spread = Spread::of(shown.iter().filter_map(value));
+        spread.map_or("–".to_string(), |spread| spread.text(digits))
     };
-    let own = Spread::of(shown.iter().filter_map(|sample| sample.own_rate).map(|rate| rate / 1e6));
-    let own = own.filter(|_| row.bytes >= RATE_BYTES_MIN);
+    let cpu = |login: LoginTime| match row.is_large() {
+        true => spread(&|run| run.cpu_ns_per_byte(login), 2),
+        false => spread(&|run| Some(run.cpu_ns(login)? / 1e6), 0) + " ms in all",
+    };
+    let without_login = |cell: &dyn Fn() -> String| match row.login {
+        Login::Subtracted => cell(),
+        Login::Counted | Login::Alone => "–".to_string(),
+    };
+    let large = |cell: String| if row.is_large() { cell } else { "–".to_string() };
     let cells = vec![
         format!("{}{mark}", row.name),
         format!("{} of {} ({})", good.len(), outcome.samples.len(), clean.len()),
-        spread(|sample, _| sample.used.wall_s, 3),
-        match row.bytes >= RATE_BYTES_MIN {
-            true => spread(|sample, bytes| bytes / sample.used.wall_s / 1e6, 0),
-            false => "–".to_string(),
-        },
-        match row.bytes >= RATE_BYTES_MIN {
-            true => spread(|sample, bytes| sample.used.cpu_ns / bytes, 2),
-            false => spread(|sample, _| sample.used.cpu_ns / 1e6, 0) + " ms in all",
-        },
-        spread(|sample, _| sample.used.foreign * 100.0, 0),
+        spread(&|run| run.seconds(LoginTime::Included), 3),
+        large(spread(&|run| Some(row.bytes as f64 / run.seconds(LoginTime::Included)? / 1e6), 0)),
+        cpu(LoginTime::Included),
+        without_login(&|| spread(&|run| run.seconds(LoginTime::Subtracted), 3)),
+        without_login(&|| cpu(LoginTime::Subtracted)),
+        spread(&|run| Some(run.sample.used.foreign * 100.0), 0),
         row.terms.congestion.clone(),
         row.terms.sealing.to_string(),
         row.terms.digest.to_string(),
         row.terms.fsync.to_string(),
-        own.map_or("–".to_string(), |spread| spread.text(0)),
+        large(spread(&|run| Some(run.sample.own_rate? / 1e6), 0)),
     ];
     let mut rows = vec![cells];
     if let Some(why) = outcome.samples.iter().find_map(|sample| sample.as_ref().err()) {

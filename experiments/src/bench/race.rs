@@ -12,45 +12,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use super::cpu::{Accounts, Used};
+use super::cpu::Accounts;
 use super::fixture::Fixture;
-use super::rows::{Arrives, Clock, Ready, Row, Scenario, Serve, ServeEnd};
+use super::results::{LeftOut, Memory, Outcome, Results, Sample};
+use super::rows::{Arrives, Clock, Ready, Row, Serve, ServeEnd};
 use super::shuffle::Shuffle;
 use super::{Options, far};
-
-/// One run of one row.
-#[derive(Clone, Debug)]
-pub(super) struct Sample {
-    pub used: Used,
-    /// Bytes a second by the tool's own measurement.
-    pub own_rate: Option<f64>,
-    pub memory: Option<Memory>,
-}
-
-/// Memory of the two sides of datapump, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
-    /// The kernel's high-water marks, read from outside.
-    pub near_peak: u64,
-    pub far_peak: u64,
-    /// The peak that the sides reported, and what they had planned.
-    pub reported_max: u64,
-    pub planned_max: u64,
-}
-
-/// The results of a row.
-pub(super) struct Outcome<'a> {
-    pub row: &'a Row,
-    /// One for each round, or why it failed.
-    pub samples: Vec<Result<Sample, String>>,
-}
-
-/// All rows, and what was skipped.
-pub(super) struct Results<'a> {
-    pub outcomes: Vec<Outcome<'a>>,
-    pub left_out: Vec<String>,
-    pub seed: u64,
-}
 
 pub(super) fn run<'a>(
     rows: &'a [Row],
@@ -58,14 +25,16 @@ pub(super) fn run<'a>(
     accounts: &Accounts,
     options: &Options,
 ) -> Result<Results<'a>, String> {
-    let absent = |row: &Row| row.needs.iter().any(|program| !options.has(program));
+    let absent = |row: &Row| -> Vec<&'static str> {
+        row.needs.iter().filter(|program| !options.has(program)).copied().collect()
+    };
     let seed = u64::from(std::process::id());
     let mut shuffle = Shuffle::from_seed(seed);
     let mut results = Results { outcomes: Vec::new(), left_out: Vec::new(), seed };
     for row in rows {
         match absent(row) {
-            true => results.left_out.push(row.name.clone()),
-            false => results.outcomes.push(Outcome { row, samples: Vec::new() }),
+            none if none.is_empty() => results.outcomes.push(Outcome { row, samples: Vec::new() }),
+            absent => results.left_out.push(LeftOut { row, absent }),
         }
     }
     // sshd starts before the first measurement.
@@ -95,23 +64,27 @@ fn rest(accounts: &Accounts, at_rest: usize) {
 
 fn line(row: &Row, sample: &Result<Sample, String>) -> String {
     let scenario = row.scenario.word();
-    match sample {
-        Err(why) => format!("{scenario:<7} {:<32} failed: {why}", row.name),
-        Ok(Sample { used, .. }) => format!(
-            "{scenario:<7} {:<32} {:>8.3} s  {:>7.0} MB/s  {:>6.2} ns/B  foreign {:>3.0} %",
-            row.name,
-            used.wall_s,
+    let name = &row.name;
+    let Sample { used, .. } = match sample {
+        Err(why) => return format!("{scenario:<7} {name:<34} failed: {why}"),
+        Ok(sample) => sample,
+    };
+    let cpu = match row.is_large() {
+        true => format!(
+            "{:>7.0} MB/s  {:>6.2} ns/B",
             row.bytes as f64 / used.wall_s / 1e6,
-            used.cpu_ns / row.bytes as f64,
-            used.foreign * 100.0,
+            used.cpu_ns / row.bytes as f64
         ),
-    }
+        false => format!("{:>20.0} ms CPU", used.cpu_ns / 1e6),
+    };
+    let (wall_s, foreign) = (used.wall_s, used.foreign * 100.0);
+    format!("{scenario:<7} {name:<34} {wall_s:>8.3} s  {cpu}  foreign {foreign:>3.0} %")
 }
 
 fn run_once(row: &Row, fixture: &Fixture, accounts: &Accounts) -> Result<Sample, String> {
     let port = far::closed_port();
     let served = row.serve.as_ref().map(|serve| start_serving(serve, fixture, port)).transpose()?;
-    let watch = AtomicBool::new(row.scenario == Scenario::Memory);
+    let watch = AtomicBool::new(row.reports_memory());
     let mut memory = Memory::default();
     let before = accounts.now();
     let said = std::thread::scope(|scope| {
@@ -130,8 +103,7 @@ fn run_once(row: &Row, fixture: &Fixture, accounts: &Accounts) -> Result<Sample,
     ended?;
     compare(row, fixture)?;
     let own_rate = own_rate(row, fixture)?;
-    let memory =
-        (row.scenario == Scenario::Memory).then(|| reported(memory, fixture)).transpose()?;
+    let memory = row.reports_memory().then(|| reported(memory, fixture)).transpose()?;
     Ok(Sample { used, own_rate, memory })
 }
 

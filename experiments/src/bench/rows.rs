@@ -71,7 +71,19 @@ pub(super) struct Row {
     pub bytes: u64,
     pub arrives: Arrives,
     pub clock: Clock,
+    pub login: Login,
     pub terms: Terms,
+}
+
+/// A login over ssh as part of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Login {
+    /// The row has none, or a tool whose start counts.
+    Counted,
+    /// A row of ours with a login: it is judged without the login of the same scenario and round.
+    Subtracted,
+    /// The login itself.
+    Alone,
 }
 
 /// The far end of tools that do not start it themselves. It is ready before the clock starts.
@@ -146,6 +158,12 @@ pub(super) fn rows(options: &Options, sizes: Sizes, congestions: &[String]) -> V
     rows.extend(start_up());
     rows.extend(disk(sizes));
     rows.extend(memory(sizes));
+    let logs_in = |scenario: &Scenario| {
+        let of = |row: &Row| row.scenario == *scenario && row.login == Login::Subtracted;
+        rows.iter().any(of)
+    };
+    let scenarios: Vec<Scenario> = Scenario::ALL.iter().copied().filter(logs_in).collect();
+    rows.extend(scenarios.into_iter().map(login));
     rows.retain(|row| row.scenario.is_wanted(options));
     rows
 }
@@ -171,11 +189,13 @@ fn clear(sizes: Sizes) -> Vec<Row> {
             .served_until_stopped(RSYNC_DAEMON)
             .terms(("none", "rsync's own", "none"))
             .needs("rsync"),
-        same(row("wdt 4 ports", "wdt -directory $SRC -manifest $LOG/wdt-one - < $LOG/wdt.url"))
-            .served_with_url(WDT_CLEAR)
-            .terms(("none", "none", "none"))
-            .needs("wdt"),
-        file(row("bbcp -s 4", BBCP)).terms(none).needs("bbcp"),
+        file(row("GridFTP -p 2", "globus-url-copy -p 2 file://$SRC/big ftp://127.0.0.1:$P$DST/f"))
+            .served_until_stopped(GRIDFTP)
+            .terms(none)
+            .needs("globus-gridftp-server")
+            .needs("globus-url-copy"),
+        same(row("wdt 8 ports", WDT_BIG)).served_by_wdt("$DST", "none").terms(none),
+        file(row("bbcp -s 2", BBCP)).terms(none).needs("bbcp"),
         same(row(
             "datapump crc64",
             "dp --streams 1 --seal off --digest crc64 --fsync off $SRC/big far:$DST/",
@@ -202,6 +222,8 @@ fn sealed(sizes: Sizes) -> Vec<Row> {
     };
     let ssh = ("ssh default", "none", "none");
     let gcm = ("ssh aes128-gcm", "none", "none");
+    let aes = ("aes128-gcm", "none", "none");
+    let one_hash = ("TLS 1.3", "blake3, source", "file");
     vec![
         row("scp", "scp -F $CFG -q $SRC/big far:$DST/").terms(ssh).needs("scp"),
         row("scp aes128-gcm", "scp -F $CFG -q -c aes128-gcm@openssh.com $SRC/big far:$DST/")
@@ -212,19 +234,15 @@ fn sealed(sizes: Sizes) -> Vec<Row> {
             .needs("rsync"),
         row("tar over ssh aes128-gcm", TAR_SSH_BIG).terms(gcm).needs("ssh"),
         row("mscp -n 2 aes128-gcm", MSCP).terms(gcm).needs("mscp"),
-        row(
-            "wdt 4 ports aes128-gcm",
-            "wdt -directory $SRC -manifest $LOG/wdt-one - < $LOG/wdt.url",
-        )
-        .served_with_url(WDT_SEALED)
-        .terms(("aes128-gcm", "none", "none"))
-        .needs("wdt"),
+        row("wdt 8 ports aes128-gcm", WDT_BIG).served_by_wdt("$DST", "aes128gcm").terms(aes),
         row("datapump tls blake3", "dp --streams 1 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "off")),
         row("datapump tls crc64", "dp --streams 1 --digest crc64 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "crc64", "off")),
         row("datapump, default options", "dp $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "file")),
+        row("datapump, hashed at the source", "dp --verify source $SRC/big far:$DST/")
+            .datapump(one_hash),
     ]
 }
 
@@ -233,6 +251,7 @@ fn small(sizes: Sizes) -> Vec<Row> {
         Row::new(Scenario::Small, name, script, sizes.small).arrives(Arrives::Same("small"))
     };
     let none = ("none", "none", "none");
+    let aes = ("aes128-gcm", "none", "none");
     vec![
         row(
             "tar over socat, tree",
@@ -254,10 +273,10 @@ fn small(sizes: Sizes) -> Vec<Row> {
         row("scp -r, tree", "scp -F $CFG -r -q $SRC/small far:$DST/")
             .terms(("ssh default", "none", "none"))
             .needs("scp"),
-        row("wdt 4 ports, tree", "mkdir $DST/small; wdt -directory $SRC/small - < $LOG/wdt.url")
-            .served_with_url(WDT_TREE)
-            .terms(none)
-            .needs("wdt"),
+        row("wdt 8 ports, tree", WDT_TREE).served_by_wdt("$DST/small", "none").terms(none),
+        row("wdt 8 ports aes128-gcm, tree", WDT_TREE)
+            .served_by_wdt("$DST/small", "aes128gcm")
+            .terms(aes),
         row("datapump tls blake3, tree", "dp -r --fsync off $SRC/small far:$DST/")
             .datapump(("TLS 1.3", "blake3", "off")),
         row(
@@ -289,7 +308,8 @@ fn wire(sizes: Sizes, congestions: &[String]) -> Vec<Row> {
         );
         for streams in [1, 4] {
             let script = format!("{dp} --streams {streams} --congestion {name}");
-            rows.push(row(&format!("datapump null, {streams} streams"), script, Clock::Steady));
+            let null = row(&format!("datapump null, {streams} streams"), script, Clock::Steady);
+            rows.push(Row { login: Login::Subtracted, ..null });
         }
         rows.iter_mut().rev().take(3).for_each(|row| row.terms.congestion.clone_from(name));
     }
@@ -306,7 +326,6 @@ fn start_up() -> Vec<Row> {
         row("rsync over ssh, 2 bytes", "rsync -e \"$SSH\" $SRC/two far:$DST/")
             .terms(ssh)
             .needs("rsync"),
-        row("ssh alone", "$SSH far true && cp $SRC/two $DST/").terms(ssh).needs("ssh"),
         row("datapump, 2 bytes", "dp $SRC/two far:$DST/").datapump(("TLS 1.3", "blake3", "file")),
     ]
 }
@@ -353,7 +372,24 @@ fn memory(sizes: Sizes) -> Vec<Row> {
     ]
 }
 
+/// What the rows of ours in this scenario are judged without.
+fn login(scenario: Scenario) -> Row {
+    let row = Row::new(scenario, "ssh alone", "$SSH far true", 1);
+    let row = row.terms(("ssh default", "none", "no file")).needs("ssh");
+    Row { login: Login::Alone, ..row }
+}
+
 impl Row {
+    /// With fewer bytes, figures per byte say nothing.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes >= LARGE_BYTES_MIN
+    }
+
+    /// datapump's rows about memory; the login beside them has no report.
+    pub(super) fn reports_memory(&self) -> bool {
+        self.scenario == Scenario::Memory && self.login != Login::Alone
+    }
+
     fn new(scenario: Scenario, name: &str, script: &str, bytes: u64) -> Row {
         Row {
             scenario,
@@ -364,6 +400,7 @@ impl Row {
             bytes,
             arrives: Arrives::Nothing,
             clock: Clock::EndToEnd,
+            login: Login::Counted,
             terms: Terms { congestion: machine::congestion(), ..Terms::default() },
         }
     }
@@ -381,8 +418,9 @@ impl Row {
         self
     }
 
+    /// datapump to `far:`, with its own clock and a login.
     fn datapump(self, terms: (&'static str, &'static str, &'static str)) -> Row {
-        Row { clock: Clock::Datapump, ..self.terms(terms) }
+        Row { clock: Clock::Datapump, login: Login::Subtracted, ..self.terms(terms) }
     }
 
     fn needs(mut self, program: &'static str) -> Row {
@@ -398,8 +436,13 @@ impl Row {
         self.serve_as(script, Ready::Port, ServeEnd::Stopped)
     }
 
-    fn served_with_url(self, script: &str) -> Row {
-        self.serve_as(script, Ready::Url, ServeEnd::Waited)
+    /// wdt as it is without options, but for its syncs: nobody syncs here.
+    fn served_by_wdt(self, folder: &str, encryption: &str) -> Row {
+        let script = format!(
+            "exec wdt -directory {folder} -num_ports 8 -ipv4 -encryption_type {encryption} \
+             -fsync=false -disk_sync_interval_mb=-1 > $LOG/wdt.url"
+        );
+        self.serve_as(&script, Ready::Url, ServeEnd::Waited).needs("wdt")
     }
 
     fn serve_as(self, script: &str, ready: Ready, end: ServeEnd) -> Row {
@@ -413,13 +456,15 @@ const SOCAT_TO_TAR: &str =
     "socat -b 1048576 -u TCP-LISTEN:$P,bind=127.0.0.1,reuseaddr - | tar -C $DST -xf -";
 const RSYNC_DAEMON: &str = "exec rsync --daemon --no-detach --address=127.0.0.1 --port=$P \
                             --config=$LOG/rsyncd.conf";
-const WDT_CLEAR: &str = "exec wdt -directory $DST -num_ports 4 -start_port $P -ipv4 \
-                         -encryption_type none > $LOG/wdt.url";
-const WDT_SEALED: &str = "exec wdt -directory $DST -num_ports 4 -start_port $P -ipv4 \
-                          -encryption_type aes128gcm > $LOG/wdt.url";
-const WDT_TREE: &str = "exec wdt -directory $DST/small -num_ports 4 -start_port $P -ipv4 \
-                        -encryption_type none > $LOG/wdt.url";
-const BBCP: &str = "bbcp -4 -s 4 -w 4M -f -T \"$SSH -x -a %I -l %U %H bbcp\" $SRC/big far:$DST/f";
+/// Its anonymous account is the account that runs the bench, which may be root.
+const GRIDFTP: &str = "exec globus-gridftp-server -aa -anonymous-user $(id -un) \
+                       -anonymous-group $(id -gn) -allow-root -control-interface 127.0.0.1 \
+                       -data-interface 127.0.0.1 -p $P -no-detach";
+const WDT_BIG: &str = "wdt -directory $SRC -manifest $LOG/wdt-one - < $LOG/wdt.url";
+const WDT_TREE: &str = "mkdir $DST/small; wdt -directory $SRC/small - < $LOG/wdt.url";
+/// `here` runs the far side on this host, without a login.
+const BBCP: &str = "bbcp -4 -s 2 -w 4M -f -V -T \"sh $LOG/here %U %H bbcp\" $SRC/big \
+                    127.0.0.1:$DST/f";
 const MSCP: &str = "mscp -q -F $CFG -n 2 -c aes128-gcm@openssh.com $SRC/big far:$DST/";
 const TAR_SSH_BIG: &str =
     "tar -C $SRC -cf - big | $SSH -c aes128-gcm@openssh.com far \"tar -C $DST -xf -\"";
@@ -430,3 +475,5 @@ const FIO: &str = "fio --ioengine=io_uring --direct=1 --bs=1M --iodepth=8 --size
                    --output=$LOG/fio.json --output-format=json \
                    --name=read --rw=read --filename=$DISK/src \
                    --name=write --rw=write --fallocate=native --filename=$DISK/dst/f";
+
+const LARGE_BYTES_MIN: u64 = 1 << 20;
