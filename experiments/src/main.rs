@@ -51,6 +51,9 @@ cargo xtask COMMAND
               [--peer NAME=PATH]...
                          datapump beside its peers, found in PATH or named: wdt, bbcp, mscp,
                          globus-gridftp-server, globus-url-copy; writes runs/DATE-peers.md
+  bench peers --only grid
+                         no option beside 15 sets of options, which a whole bench leaves out;
+                         writes runs/DATE-peers-grid.md
   bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md
   bench overlap          source and sink held to 200 MB/s each: do they overlap?

@@ -45,7 +45,7 @@ impl Fixture {
         }
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
         fs::write(src.join("two"), "2\n")?;
-        let large = [Scenario::Clear, Scenario::Sealed, Scenario::Memory];
+        let large = [Scenario::Clear, Scenario::Sealed, Scenario::Memory, Scenario::Grid];
         if large.into_iter().any(wanted) {
             random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
         }

@@ -93,6 +93,7 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     // A part must not replace the whole page of the day.
     let path = match (options.quick, options.only.as_deref()) {
         (Quick::No, None) => root().join(format!("runs/{}-peers.md", date.trim())),
+        (Quick::No, Some("grid")) => root().join(format!("runs/{}-peers-grid.md", date.trim())),
         _ => target_folder().join("bench-peers-part.md"),
     };
     std::fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;

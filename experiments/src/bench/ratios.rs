@@ -1,9 +1,10 @@
 //! The targets as rows of one table, and whether they were reached.
 
-use super::results::{LoginTime, Results, Run};
+use super::results::{LoginTime, Outcome, Results, Run};
+use super::rows::{GRID_DEFAULT, Login, Scenario};
 use super::{Options, Quick};
 use crate::page;
-use analysis::statistics::{Estimate, median_estimate};
+use analysis::statistics::{Estimate, median, median_estimate};
 
 /// With fewer rounds in which all its rows succeeded, a target is void. The default of `--rounds`.
 pub(super) const ROUNDS_MIN: usize = 9;
@@ -27,6 +28,8 @@ enum Measure {
     Seconds(&'static str, &'static str),
     /// CPU time of both sides in ns per byte.
     CpuPerByte(&'static str),
+    /// The row's rate over the best median rate of the grid.
+    OfBest(&'static str),
     /// MiB of the larger side.
     Peak(&'static str),
     /// MiB of the larger side above the printed plan.
@@ -56,6 +59,7 @@ const TARGETS: &[Target] = &[
     at_least("null to null, bbr: rate of iperf3", rates(NULL_BBR, IPERF_BBR), 1.0),
     at_most("null to null, cubic: CPU of iperf3", cpu(NULL_CUBIC, IPERF_CUBIC), 1.0),
     at_least("null to null, cubic: rate of iperf3", rates(NULL_CUBIC, IPERF_CUBIC), 1.0),
+    at_least("no option: rate of the best of the grid", Measure::OfBest(GRID_DEFAULT), 0.95),
     at_most("2 bytes: seconds beyond scp", Measure::Seconds(TWO_BYTES, "scp, 2 bytes"), 0.1),
     at_most("empty files: MiB of the larger side", Measure::Peak(EMPTY), 300.0),
     at_most("empty files: MiB beyond the plan", Measure::BeyondPlan(EMPTY), 64.0),
@@ -225,9 +229,10 @@ impl Measure {
             | Measure::Times(ours, theirs)
             | Measure::Rates(ours, theirs)
             | Measure::Seconds(ours, theirs) => vec![ours, theirs],
-            Measure::CpuPerByte(name) | Measure::Peak(name) | Measure::BeyondPlan(name) => {
-                vec![name]
-            }
+            Measure::CpuPerByte(name)
+            | Measure::OfBest(name)
+            | Measure::Peak(name)
+            | Measure::BeyondPlan(name) => vec![name],
         }
     }
 
@@ -253,6 +258,10 @@ impl Measure {
                 Some(us.sample.used.wall_s - them.sample.used.wall_s)
             }),
             Measure::CpuPerByte(name) => each(results, name, |us| us.cpu_ns_per_byte(login)),
+            Measure::OfBest(name) => {
+                let best = best_of_grid(results, login)?;
+                each(results, name, |us| Some(us.bytes_per_second(login)? / best))
+            }
             Measure::Peak(name) => each(results, name, |us| {
                 let memory = us.sample.memory?;
                 Some(mib(memory.near_peak.max(memory.far_peak).max(memory.reported_max)))
@@ -264,6 +273,22 @@ impl Measure {
             }),
         }
     }
+}
+
+/// The best median rate of the grid's cells; `None` unless every cell has one.
+fn best_of_grid(results: &Results<'_>, login: LoginTime) -> Option<f64> {
+    let is_cell = |outcome: &&Outcome<'_>| {
+        let row = outcome.row;
+        row.scenario == Scenario::Grid && row.login != Login::Alone && row.name != GRID_DEFAULT
+    };
+    let rate = |outcome: &Outcome<'_>| {
+        let runs = results.runs(outcome);
+        let rates: Vec<f64> =
+            runs.iter().flatten().filter_map(|run| run.bytes_per_second(login)).collect();
+        median(&rates)
+    };
+    let rates: Option<Vec<f64>> = results.outcomes.iter().filter(is_cell).map(rate).collect();
+    rates?.into_iter().reduce(f64::max)
 }
 
 fn each(
@@ -315,7 +340,7 @@ const SEED: u64 = 24;
 mod tests {
     use super::super::results::LeftOut;
     use super::super::results::tests::{all_rows, options, results, sample};
-    use super::super::rows::{Login, Row, Scenario};
+    use super::super::rows::Row;
     use super::*;
 
     /// A target with a wrong row name would never be measured, and nobody would notice.
@@ -413,5 +438,22 @@ mod tests {
         });
         let line = line_of("sealed, crc64: time of wdt sealed", &results, Quick::No);
         assert_eq!(line, ["–", "–", "0 (0)", "void: its runs failed"]);
+    }
+
+    #[test]
+    fn no_option_is_compared_with_the_best_cell() {
+        let rows = all_rows();
+        let check = |cell_s: f64, verdict: &str| {
+            let results = results(&rows, |row| match (row.login, row.name.as_str()) {
+                (Login::Alone, _) => vec![sample(0.25, 1e6); ROUNDS_MIN],
+                (_, GRID_DEFAULT) => vec![sample(1.25, 1e9); ROUNDS_MIN],
+                (_, "datapump 2 × 1M, threads") => vec![sample(cell_s, 1e9); ROUNDS_MIN],
+                _ => vec![sample(2.0, 1e9); ROUNDS_MIN],
+            });
+            let line = line_of("no option: rate of the best of the grid", &results, Quick::No);
+            assert_eq!(line[3], verdict, "{line:?}");
+        };
+        check(1.21, "pass");
+        check(1.19, "**fail**");
     }
 }

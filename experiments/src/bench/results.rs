@@ -148,7 +148,9 @@ pub(super) mod tests {
     pub(in super::super) fn all_rows() -> Vec<Row> {
         let sizes = Sizes { big: BYTES, small: BYTES, wire: BYTES };
         let congestions = ["bbr".to_string(), "cubic".to_string()];
-        rows::rows(&options(), sizes, &congestions)
+        let grid = Options { only: Some(Scenario::Grid.word().to_string()), ..options() };
+        let of = |options: &Options| rows::rows(options, sizes, &congestions);
+        of(&options()).into_iter().chain(of(&grid)).collect()
     }
 
     pub(in super::super) fn sample(wall_s: f64, cpu_ns: f64) -> Result<Sample, String> {

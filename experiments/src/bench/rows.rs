@@ -12,6 +12,7 @@ pub(super) enum Scenario {
     StartUp,
     Disk,
     Memory,
+    Grid,
 }
 
 impl Scenario {
@@ -23,6 +24,7 @@ impl Scenario {
         Scenario::StartUp,
         Scenario::Disk,
         Scenario::Memory,
+        Scenario::Grid,
     ];
 
     /// The word for `--only`.
@@ -35,6 +37,7 @@ impl Scenario {
             Scenario::StartUp => "start",
             Scenario::Disk => "disk",
             Scenario::Memory => "memory",
+            Scenario::Grid => "grid",
         }
     }
 
@@ -47,6 +50,7 @@ impl Scenario {
             Scenario::StartUp => "A file of 2 bytes over ssh",
             Scenario::Disk => "Disk to the same disk, direct",
             Scenario::Memory => "Memory of each side",
+            Scenario::Grid => "No option beside a grid of options: one large file, sealed",
         }
     }
 
@@ -55,8 +59,13 @@ impl Scenario {
         matches!(self, Scenario::Wire | Scenario::Disk)
     }
 
+    /// The grid is run only when it is asked for: it has more rows than any other scenario, and
+    /// compares datapump with itself.
     pub(super) fn is_wanted(self, options: &Options) -> bool {
-        options.only.as_deref().is_none_or(|only| only == self.word())
+        match options.only.as_deref() {
+            Some(only) => only == self.word(),
+            None => self != Scenario::Grid,
+        }
     }
 }
 
@@ -158,6 +167,7 @@ pub(super) fn rows(options: &Options, sizes: Sizes, congestions: &[String]) -> V
     rows.extend(start_up());
     rows.extend(disk(sizes));
     rows.extend(memory(sizes));
+    rows.extend(grid(sizes));
     let logs_in = |scenario: &Scenario| {
         let of = |row: &Row| row.scenario == *scenario && row.login == Login::Subtracted;
         rows.iter().any(of)
@@ -372,6 +382,28 @@ fn memory(sizes: Sizes) -> Vec<Row> {
     ]
 }
 
+/// Streams, request sizes and engines, beside no option at all. io_uring with one stream only, so
+/// that the grid stays small.
+fn grid(sizes: Sizes) -> Vec<Row> {
+    let row = |name: &str, options: &str| {
+        Row::new(Scenario::Grid, name, &format!("dp {options}$SRC/big far:$DST/"), sizes.big)
+            .arrives(Arrives::Same("big"))
+            .datapump(("TLS 1.3", "blake3", "file"))
+    };
+    let mut rows = vec![row(GRID_DEFAULT, "")];
+    for (engine, streams) in [("threads", &[1, 2, 4, 8][..]), ("uring", &[1])] {
+        for streams in streams {
+            for request in ["256K", "1M", "4M"] {
+                rows.push(row(
+                    &format!("datapump {streams} × {request}, {engine}"),
+                    &format!("--streams {streams} --request-size {request} --engine {engine} "),
+                ));
+            }
+        }
+    }
+    rows
+}
+
 /// What the rows of ours in this scenario are judged without.
 fn login(scenario: Scenario) -> Row {
     let row = Row::new(scenario, "ssh alone", "$SSH far true", 1);
@@ -476,4 +508,5 @@ const FIO: &str = "fio --ioengine=io_uring --direct=1 --bs=1M --iodepth=8 --size
                    --name=read --rw=read --filename=$DISK/src \
                    --name=write --rw=write --fallocate=native --filename=$DISK/dst/f";
 
+pub(super) const GRID_DEFAULT: &str = "datapump without an option";
 const LARGE_BYTES_MIN: u64 = 1 << 20;
