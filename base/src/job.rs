@@ -52,13 +52,24 @@ pub struct Remote {
     pub retry_for: Nanos,
     /// The CPUs that the far side is bound to; any where not given.
     pub cpus: Option<Cpus>,
+    /// Where the far side turns out to be on this host, there are no more streams than it has CPUs:
+    /// nobody has said how many there are to be.
+    pub may_have_fewer_streams: bool,
 }
 
 impl Default for Remote {
     fn default() -> Remote {
         let retry_for = Nanos::from_millis(10 * 60 * 1000);
         let addresses = AddressList::default();
-        Remote { ssh: None, datapump: None, ports: None, addresses, retry_for, cpus: None }
+        Remote {
+            ssh: None,
+            datapump: None,
+            ports: None,
+            addresses,
+            retry_for,
+            cpus: None,
+            may_have_fewer_streams: false,
+        }
     }
 }
 

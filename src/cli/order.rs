@@ -9,7 +9,7 @@ use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
 use super::record::Recording;
-use super::settings::{remote, settings};
+use super::settings::{remote_of_copy, settings};
 use super::typed::Typed;
 use analysis::report::files::Direction;
 use base::codec::Compress;
@@ -126,7 +126,7 @@ impl CopyArgs {
             target,
             settings: copied(typed)?,
             compress: typed.value(&moving::COMPRESS)?,
-            remote: remote(typed)?,
+            remote: remote_of_copy(typed)?,
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
             preserve,

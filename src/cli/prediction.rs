@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::options::recording::RESULTS;
 use super::order::{CopyArgs, Order, Preserve, Show, Wanted, ends};
 use super::record::Recording;
-use super::settings::{remote, settings};
+use super::settings::{remote_of_copy, settings};
 use super::typed::Typed;
 use crate::results::Store;
 use crate::results::installed;
@@ -142,7 +142,7 @@ impl PredictArgs {
             target,
             settings: Settings { dry_run: true, recursive: true, ..settings(typed)? },
             compress: None,
-            remote: remote(typed)?,
+            remote: remote_of_copy(typed)?,
             seed: 0,
             manifest: None,
             preserve: Preserve::Usual,

@@ -48,3 +48,9 @@ pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
     typed.set(&mut far.retry_for, &remote::RETRY_FOR)?;
     Ok(far)
 }
+
+/// The same for a copy, whose number of streams is ours to choose where it was not given.
+pub(super) fn remote_of_copy(typed: &Typed) -> Result<Remote, String> {
+    let may_have_fewer_streams = typed.value(&moving::STREAMS)?.is_none();
+    Ok(Remote { may_have_fewer_streams, ..remote(typed)? })
+}

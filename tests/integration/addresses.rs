@@ -191,3 +191,18 @@ impl Drop for Master {
 
 /// ssh does not ask about host keys.
 const QUIET: &str = "StrictHostKeyChecking no\nLogLevel ERROR\n";
+
+/// Within one host there are no more streams than CPUs, unless a number was given.
+#[test]
+fn streams_within_one_host() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    each([("", cpus.min(4)), ("--streams 4", 4), ("--pace 800Mbit", 4)], |(options, expect)| {
+        let scene = Scene::new();
+        data::write_file(&scene.path("in"), 1, 8 << 20);
+        let ran = scene.run(&format!("copy --json {options} @/in far:@/out"));
+        assert_eq!(ran.code, 0, "{ran}");
+        let events = ran.events();
+        let streams = &events.last().unwrap()["record"]["options"]["streams"];
+        assert_eq!(streams, *expect, "'{options}'");
+    });
+}

@@ -84,25 +84,41 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
     Ok(bytes)
 }
 
+/// How many streams there are to be, on a path between hosts and within one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count {
+    pub between_hosts: u16,
+    pub within_host: u16,
+}
+
+/// Streams that are connected, and how many there are to be.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub streams: Vec<Stream>,
+    pub wanted: u16,
+    pub address: SocketAddr,
+}
+
 /// Connects all streams: the first finds the address where the far side proves itself, the others
 /// connect there in parallel. One is enough to begin with.
 pub(crate) fn connect_all(
     addresses: &[SocketAddr],
     port: u16,
-    count: u16,
+    count: Count,
     tuning: &Tuning,
     credentials: &Credentials,
-) -> Result<(Vec<Stream>, SocketAddr), Fault> {
-    let (first, address) = connect_first(addresses, port, tuning, credentials)?;
+) -> Result<Connected, Fault> {
+    let (first, address, is_same_host) = connect_first(addresses, port, tuning, credentials)?;
+    let wanted = if is_same_host { count.within_host } else { count.between_hosts };
     let mut streams = vec![first];
     thread::scope(|scope| {
-        let others: Vec<_> = (1..count)
+        let others: Vec<_> = (1..wanted)
             .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
             .collect();
         let joined = others.into_iter().map(|other| other.join().expect("no handshake panics"));
         streams.extend(joined.flatten());
     });
-    Ok((streams, address))
+    Ok(Connected { streams, wanted, address })
 }
 
 fn connect_one(
@@ -150,26 +166,29 @@ impl Dial for Dialer {
 
 /// The first stream, at the first address where the far side answers. Anything else that answers at
 /// an address (behind a NAT, a proxy, another program at that port) says nothing of the far side,
-/// which cannot be reached there.
+/// which cannot be reached there. True where it is on this host.
 fn connect_first(
     addresses: &[SocketAddr],
     port: u16,
     tuning: &Tuning,
     credentials: &Credentials,
-) -> Result<(Stream, SocketAddr), Fault> {
+) -> Result<(Stream, SocketAddr, bool), Fault> {
     let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
     for address in addresses {
         let mut address = *address;
         address.set_port(port);
         last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
             Err(error) => unreachable(&error),
-            Ok(connection) => match prove_connector(connection, 0, tuning, credentials) {
-                Ok(stream) => return Ok((stream, address)),
-                Err(fault) => Fault::new(
-                    Class::Unreachable,
-                    format!("something else answers at {address}: {}", fault.text),
-                ),
-            },
+            Ok(connection) => {
+                let is_same_host = tcp::is_same_host(&connection);
+                match prove_connector(connection, 0, tuning, credentials) {
+                    Ok(stream) => return Ok((stream, address, is_same_host)),
+                    Err(fault) => Fault::new(
+                        Class::Unreachable,
+                        format!("something else answers at {address}: {}", fault.text),
+                    ),
+                }
+            }
         };
     }
     Err(last)

@@ -52,7 +52,7 @@ pub(crate) static STREAMS: CliOption<u16> = CliOption {
     kind: Kind::Number(Limits::STREAMS, |n| n as u16),
     default: "4",
     help: "Number of parallel TCP streams",
-    more: "",
+    more: "Not given and with both ends on this host, no more than it has CPUs.",
     group: Group::Moving,
     commands: PLANNED,
 };

@@ -23,14 +23,14 @@ use crate::remote::addresses;
 use crate::remote::control::{Carrier as CarrierSlot, ControlLine, carry};
 use crate::remote::launch::{Explained, Launch, Launched};
 use crate::remote::peer::{PROGRAM, heartbeat, silent, tag};
-use crate::remote::streams::{self, Credentials, Dialer, carried, random};
+use crate::remote::streams::{self, Connected, Count, Credentials, Dialer, carried, random};
 use crate::wire::message::{Message, Open, Opened as FarAnswer, Origin, Role};
 use crate::wire::session::Session;
 use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Job, Location};
-use base::settings::Cut;
+use base::settings::{Cut, Pace};
 use base::tally::About;
 
 /// The driving side of a transfer with a far side.
@@ -46,6 +46,8 @@ pub(super) struct Near<'a> {
 /// Data streams, what carries them, and how more are opened.
 struct Opening {
     streams: Vec<Stream>,
+    /// How many there are to be.
+    wanted: u16,
     carrier: Carrier,
     dial: Option<Box<dyn Dial>>,
     /// Messages of the far side in the meantime.
@@ -73,7 +75,7 @@ impl Near<'_> {
         let expected = self.expected(&opened)?;
         let (target, resume_state) = self.target(&opened)?;
         let cut = self.agree(&opened, &resume_state, &mut session)?;
-        let settings = self.job.settings.cut_as(cut);
+        let mut settings = self.job.settings.cut_as(cut);
         let credentials = Credentials {
             role: self.role,
             seal: self.job.settings.seal,
@@ -83,8 +85,9 @@ impl Near<'_> {
             agreed: streams::agreed(&open),
         };
         let credentials = Arc::new(credentials);
-        let Opening { streams, carrier, dial, early } =
+        let Opening { streams, wanted, carrier, dial, early } =
             self.streams(&opened, &credentials, &mut session, &events)?;
+        settings.streams = wanted;
         if let (Role::Sink, Some(names)) = (self.role, self.attempt.resolved.names.as_ref()) {
             self.tell_names(names, &mut session)?;
         }
@@ -337,10 +340,10 @@ impl Near<'_> {
             self.attempt.watch.warn(text);
         }
         let choice = addresses::choose(self.attempt.launch, &opened.addresses);
-        let (port, count) = (opened.port, settings.streams);
-        let connected = streams::connect_all(&choice.tries, port, count, &tuning, credentials);
+        let connected =
+            streams::connect_all(&choice.tries, opened.port, self.count(), &tuning, credentials);
         let fault = match connected {
-            Ok((streams, address)) => {
+            Ok(Connected { streams, wanted, address }) => {
                 let dialer = Dialer {
                     address,
                     tuning,
@@ -349,7 +352,8 @@ impl Near<'_> {
                 };
                 let dial: Box<dyn Dial> = Box::new(dialer);
                 let early = Vec::new();
-                return Ok(Opening { streams, carrier: Carrier::Tcp, dial: Some(dial), early });
+                let (carrier, dial) = (Carrier::Tcp, Some(dial));
+                return Ok(Opening { streams, wanted, carrier, dial, early });
             }
             Err(fault) if fault.class != Class::Unreachable => return Err(fault),
             Err(fault) => fault,
@@ -359,7 +363,7 @@ impl Near<'_> {
             Launch::Ssh { host, .. } => host,
             Launch::Process { .. } => "this host",
         };
-        let (what, advice) = choice.explain(host, port, &fault);
+        let (what, advice) = choice.explain(host, opened.port, &fault);
         if self.job.sources.iter().any(Location::is_endless) {
             let text = format!("{what}, and a test of the path needs one: {advice}");
             return Err(Fault { text, ..fault });
@@ -371,7 +375,22 @@ impl Near<'_> {
         session.say(clock::now(), &Message::Carry);
         line.send(&Message::Carry)?;
         let streams = vec![carried(carry(&self.line, &self.carrier)?)];
-        Ok(Opening { streams, carrier: Carrier::Control, dial: None, early })
+        let (wanted, carrier) = (settings.streams, Carrier::Control);
+        Ok(Opening { streams, wanted, carrier, dial: None, early })
+    }
+
+    /// Within one host each stream has a lane at both ends, which share its CPUs. A pace that was
+    /// asked for has been divided already.
+    fn count(&self) -> Count {
+        let between_hosts = self.job.settings.streams;
+        let is_free = self.job.remote.may_have_fewer_streams
+            && !matches!(self.job.settings.pace, Pace::Fixed(_));
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let within_host = match is_free {
+            true => between_hosts.min(u16::try_from(cpus).unwrap_or(u16::MAX)),
+            false => between_hosts,
+        };
+        Count { between_hosts, within_host }
     }
 
     /// A far side that cannot be reached may just have ended, or this side is being stopped: then
