@@ -37,6 +37,7 @@ mod words;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use self::args::{Args, Task};
@@ -44,6 +45,7 @@ use self::console::Console;
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::progress::{Collected, follow};
 use self::typed::Stop;
+use crate::host::environment;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::Record;
@@ -174,10 +176,13 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     };
     let receipt =
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
+    // A record needs it at the end, and a login leaves time to read it.
+    let environment = recording.is_wanted().then(|| thread::spawn(environment::here));
     let (result, mut collected) = match receipt {
         Ok(receipt) => watched(&console, first, receipt, |watch| remote::copy::run(job, watch)),
         Err(fault) => (Err(fault), Collected::default()),
     };
+    collected.environment = environment.and_then(|thread| thread.join().ok());
     collected.expected = result.as_ref().ok().and_then(|outcome| {
         // If the run is to be recorded, that step reports what is wrong with the store.
         let store = recording.store.as_deref();

@@ -11,6 +11,7 @@ use super::order::{Amount, Form};
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
+use analysis::record::sample::Environment;
 use analysis::report::files;
 use analysis::report::json;
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
@@ -42,6 +43,8 @@ pub(crate) struct Collected {
     pub shape: Shape,
     /// What was expected of it.
     pub expected: Option<Prediction>,
+    /// This host's, where it was read while the copy ran.
+    pub environment: Option<Environment>,
 }
 
 /// Starts to follow. `first` is the phase shown until the transfer has found something.

@@ -30,7 +30,7 @@ impl Recording {
         Ok(Recording { store: typed.value(&RESULTS)?, refused: typed.has(&NO_RECORD) })
     }
 
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         let refused = std::env::var_os("DATAPUMP_NO_RECORD")
             .is_some_and(|value| !value.is_empty() && value != "0");
         !self.refused && !refused
@@ -106,7 +106,8 @@ pub(crate) fn keep_with(
 ) -> Record {
     let opened = (outcome.dry.is_none() && recording.is_wanted()).then(|| {
         let mut store = recording.store()?;
-        Ok((store.environment(&environment::here())?, store))
+        let here = collected.environment.clone().unwrap_or_else(environment::here);
+        Ok((store.environment(&here)?, store))
     });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut record = record_of_copy(&CopyRecord {

@@ -138,6 +138,10 @@ impl Host {
             window_bytes: part.window_bytes,
         };
         let ledgers = Ledgers::new(&settings, here, &watch);
+        if let Some(objects) = &ledgers.objects {
+            let events_in = events_in.clone();
+            objects.when_written(move || drop(events_in.send(Event::Beat)));
+        }
         let cancellation = ledgers.cancellation.clone();
         let ends = Ends {
             settings: settings.clone(),

@@ -1,9 +1,10 @@
 //! The sink's ledger: what each address belongs to, and which objects are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Content, Coverage, Part, Request};
@@ -95,6 +96,16 @@ pub struct Objects {
     shift: Option<Arc<Shift>>,
     watch: Arc<Watch>,
     state: Mutex<State>,
+    when_written: OnceLock<WhenWritten>,
+}
+
+/// Called when all that was expected has been written: a side need not wait for its next beat.
+struct WhenWritten(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for WhenWritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WhenWritten")
+    }
 }
 
 #[derive(Debug)]
@@ -161,7 +172,8 @@ impl Objects {
             complete,
         };
         let shift = (digest == DigestKind::Crc64).then(|| Arc::new(Shift::new(slot_bytes)));
-        Objects { slot_bytes, digest, shift, watch, state: Mutex::new(state) }
+        let (state, when_written) = (Mutex::new(state), OnceLock::new());
+        Objects { slot_bytes, digest, shift, watch, state, when_written }
     }
 
     /// An object with one or more slots of its own, some of which may be here.
@@ -326,7 +338,8 @@ impl Objects {
     /// The sink has taken the request, or it is void: accounts for its bytes.
     pub fn record_written(&self, request: &mut Request) {
         let extent = request.label.extent;
-        let state = &mut *self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         if !state.written.insert_new(extent.start, extent.end()) {
             panic!("{extent:?} written twice"); // admitted once, so it is written once
         }
@@ -362,6 +375,16 @@ impl Objects {
                 }
             }
         }
+        let is_all = state.objects.is_empty();
+        drop(guard);
+        if is_all && let Some(when_written) = self.when_written.get() {
+            when_written.0();
+        }
+    }
+
+    /// Has this called, from a lane, when all that was expected has been written.
+    pub(crate) fn when_written(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.when_written.set(WhenWritten(Box::new(call)));
     }
 
     /// The pipe was this long: what has not arrived by now is still to come.
