@@ -37,18 +37,20 @@ mod words;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use self::args::{Args, Task};
 use self::console::Console;
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
+use self::prediction::Known;
 use self::progress::{Collected, follow};
+use self::record::Recording;
 use self::typed::Stop;
 use crate::host::environment;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
-use analysis::record::sample::Record;
+use analysis::record::sample::{Environment, Record};
 use analysis::report::explain as page;
 use analysis::report::files::{self, Direction};
 use analysis::report::json::{self, EndEvent, Event, Start};
@@ -150,6 +152,16 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
     }
 }
 
+/// What a record and a prediction need at the end, read on a thread of its own: a login leaves time
+/// for it.
+fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Environment>)> {
+    let (job, store, is_recorded) = (job.clone(), recording.store.clone(), recording.is_wanted());
+    thread::spawn(move || {
+        let environment = is_recorded.then(environment::here);
+        (Known::of(store.as_deref(), &job), environment)
+    })
+}
+
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let CopyArgs { sources, target, order, explain, stats, log, recording } = args;
     let Order { job, receipt, show, idle } = order;
@@ -176,21 +188,19 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     };
     let receipt =
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
-    // A record needs it at the end, and a login leaves time to read it.
-    let environment = recording.is_wanted().then(|| thread::spawn(environment::here));
+    let read_ahead = read_ahead(job, recording);
     let (result, mut collected) = match receipt {
         Ok(receipt) => watched(&console, first, receipt, |watch| remote::copy::run(job, watch)),
         Err(fault) => (Err(fault), Collected::default()),
     };
-    collected.environment = environment.and_then(|thread| thread.join().ok());
+    let (known, environment) = read_ahead.join().unwrap_or_default();
+    collected.environment = environment;
     collected.expected = result.as_ref().ok().and_then(|outcome| {
         // If the run is to be recorded, that step reports what is wrong with the store.
-        let store = recording.store.as_deref();
-        let model = prediction::model(store, &mut |text| {
-            outcome.dry.iter().for_each(|_| console.warning(text));
-        });
-        let way = prediction::path_model(store, job, outcome);
-        prediction::predict(outcome, &collected.shape, &job.settings, model.as_ref(), way.as_ref())
+        if outcome.dry.is_some() {
+            known.warnings.iter().for_each(|text| console.warning(text));
+        }
+        prediction::predict(outcome, &collected.shape, &job.settings, &known)
     });
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());

@@ -19,8 +19,27 @@ use base::job::{Carrier, Job, Outcome};
 use base::settings::Settings;
 use base::tally::SideReport;
 
+/// What is known of a copy before it is made.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// This host's model.
+    pub model: Option<HostModel>,
+    /// The path model of earlier copies to and from the far host.
+    pub path_model: Option<PathModel>,
+    /// What is wrong with the store.
+    pub warnings: Vec<String>,
+}
+
+impl Known {
+    pub(super) fn of(store: Option<&Path>, job: &Job) -> Known {
+        let mut warnings = Vec::new();
+        let model = model(store, &mut |text| warnings.push(text.to_string()));
+        Known { model, path_model: path_model(store, job), warnings }
+    }
+}
+
 /// This host's model; an error of the store is a warning.
-pub(super) fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
+fn model(store: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Option<HostModel> {
     let path = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     installed::model(&path).unwrap_or_else(|fault| {
         warn(&fault.text);
@@ -35,12 +54,11 @@ pub(super) fn told() -> String {
 
 /// Predicts a dry run, or a copy that was made, from the models of both sides. `None` without a
 /// model, and if retries, failures or resumed or held files changed the copy.
-pub(crate) fn predict(
+pub(super) fn predict(
     outcome: &Outcome,
     shape: &Shape,
     settings: &Settings,
-    near: Option<&HostModel>,
-    path_model: Option<&PathModel>,
+    known: &Known,
 ) -> Option<Prediction> {
     let disturbed = outcome.retries > 0
         || outcome.resumed_bytes > 0
@@ -50,18 +68,18 @@ pub(crate) fn predict(
         return None;
     }
     let far = outcome.far.as_ref().and_then(|far| travelling::heard(&far.about.model));
+    let (near, path_model) = (known.model.as_ref(), known.path_model.as_ref());
     Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), path_model)
 }
 
-/// The path model of earlier copies to and from a job's far host: for a dry run, or for a copy that
-/// is not recorded yet.
-pub(super) fn path_model(store: Option<&Path>, job: &Job, outcome: &Outcome) -> Option<PathModel> {
+/// The path model of earlier copies to and from a job's far host.
+fn path_model(store: Option<&Path>, job: &Job) -> Option<PathModel> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
     let sought = PathKey {
         far_host: far_host.clone(),
-        near_is_source: outcome.near_is_source,
+        near_is_source: job.source_host.is_none(),
         seal: seal.name().to_string(),
         congestion: congestion.clone(),
         window_bytes: *window_bytes,
