@@ -9,8 +9,8 @@ use base::codec::{Codec, Compress};
 use base::extent::Extent;
 use base::fault::Fault;
 use base::job::{Job, Location, Notice, Remote};
-use base::label::{Kind, Label, MAP_CHECK_BYTES, map_bytes};
-use base::settings::{DigestKind, Overwrite, Settings};
+use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
+use base::settings::{DigestKind, Overwrite, Settings, Verify};
 use base::units::Tick;
 use mover::ends::stream::{Protection, StreamSource};
 use mover::ends::tree::Tree;
@@ -35,7 +35,9 @@ use mover::wire::message::{Message, Open, Opened, Origin, Role};
 use mover::wire::reader::Reader;
 use mover::wire::session::Session;
 use mover::work::codec::DecompressStep;
+use mover::work::digest::Check;
 use mover::work::passage::Passage;
+use mover::work::seal::frame_keys::{FrameKeys, SEAL_TAG_BYTES, Suite};
 use mover::work::sparse::Expand;
 
 /// The first byte says who we are and how we are set; then each step is an act of our own, a
@@ -66,14 +68,15 @@ struct Host {
 
 impl Host {
     fn new(side: u8) -> Host {
-        let (drives, is_sink) = (side & 1 == 0, side & 2 == 0);
+        let (drives, is_sink, is_sealed) = (side & 1 == 0, side & 2 == 0, side & 32 != 0);
         let settings = Settings {
             recursive: true,
             archive: side & 4 != 0,
             preserve: side & 8 == 0,
             overwrite: if side & 16 != 0 { Overwrite::Always } else { Overwrite::Never },
             request_bytes: SLOT_BYTES,
-            digest: DigestKind::None,
+            digest: if is_sealed { DigestKind::Blake3 } else { DigestKind::None },
+            verify: if is_sealed { Verify::Source } else { Verify::Received },
             ..Settings::default()
         };
         let world = World::new(7, FaultRates::default());
@@ -84,7 +87,7 @@ impl Host {
         let asked = is_sink && drives;
         let expected = if asked { expected(&settings) } else { Expected::Anything };
         let sink = is_sink.then(|| sink(&volume, &settings, &watch, expected));
-        let stream = sink.as_ref().map(|(sink, ..)| Stream::new(&world, &sink.objects));
+        let stream = sink.as_ref().map(|(sink, ..)| Stream::new(&world, &sink.objects, &settings));
         let source = (!is_sink).then(|| {
             let plan = Plan::new(settings.request_bytes, None, None, true, Arc::default());
             SourceSide::new(Arc::new(plan), settings.clone(), watch.clone())
@@ -99,8 +102,10 @@ impl Host {
         let length = from.u16()?;
         match (length, &mut self.stream) {
             (0, _) => return self.act(),
-            (FRAME, Some(stream)) => return stream.take(&framed(from)?),
-            (RAW_FRAME, Some(stream)) => return stream.take(from.take(HEADER_BYTES)?),
+            (FRAME, Some(stream)) => return stream.take_frame(framed(from)?),
+            (RAW_FRAME, Some(stream)) => {
+                return stream.take_frame(from.take(HEADER_BYTES)?.to_vec());
+            }
             _ => {}
         }
         let message = Message::decode(from.take(usize::from(length))?)?;
@@ -147,24 +152,31 @@ impl Host {
     }
 }
 
-/// A stream with the lane that takes from it, as a sink has it where nothing is sealed.
+/// A stream with the lane that takes from it, as a sink has it.
 struct Stream {
     world: Arc<World>,
+    /// The peer's, where frames are sealed: it is hostile, and has them all the same.
+    keys: Option<FrameKeys>,
     socket: Handle,
     lane: Option<Lane>,
 }
 
 impl Stream {
-    fn new(world: &Arc<World>, objects: &Arc<Objects>) -> Stream {
-        let (socket, digest) = (world.connect(), DigestKind::None);
-        let source = StreamSource::new(socket.clone(), Protection::Off, digest, SLOT_BYTES)
-            .decompressing(Compress::Auto);
+    fn new(world: &Arc<World>, objects: &Arc<Objects>, settings: &Settings) -> Stream {
+        let (socket, digest) = (world.connect(), settings.digest);
+        let keys = || FrameKeys::new(Suite::Aes128Gcm, &[7; 32]);
+        let is_sealed = settings.verify == Verify::Source;
+        let protection = if is_sealed { Protection::Tls(keys()) } else { Protection::Off };
+        let source = StreamSource::new(socket.clone(), protection, digest, SLOT_BYTES)
+            .decompressing(Compress::Auto)
+            .verifying(settings.verify);
         let lane = Lane::new(Parts {
             engine: Engine::new(Box::new(world.backend())),
             source: Box::new(source),
             passage: Passage::new(vec![
                 Box::new(DecompressStep::new(SLOT_BYTES)),
                 Box::new(Expand::new(SLOT_BYTES)),
+                Box::new(Check::new(digest, SLOT_BYTES)),
             ]),
             pool_handle: None,
             sink: Box::new(Tree::new(2)),
@@ -174,7 +186,22 @@ impl Stream {
             stream: Some(StreamHandle::new(0, socket.clone())),
             requests: (0..3).map(|_| Request::new(SLOT_BYTES)).collect(),
         });
-        Stream { world: world.clone(), socket, lane: Some(lane) }
+        let keys = is_sealed.then(keys);
+        Stream { world: world.clone(), keys, socket, lane: Some(lane) }
+    }
+
+    /// A frame, sealed where frames are: only what its header and body say is the fuzzer's.
+    fn take_frame(&mut self, frame: Vec<u8>) -> Result<(), Fault> {
+        let Some(keys) = &mut self.keys else { return self.take(&frame) };
+        let (header, body) = frame.split_at(HEADER_BYTES);
+        let mut sealed = Vec::new();
+        for part in [header, body].into_iter().filter(|part| !part.is_empty()) {
+            let at = sealed.len();
+            sealed.extend(part);
+            sealed.extend([0; SEAL_TAG_BYTES]);
+            keys.seal(&mut sealed[at..])?;
+        }
+        self.take(&sealed)
     }
 
     /// The peer sends this, and all that can move does.
@@ -209,7 +236,9 @@ fn framed(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
     let (within, len, body_len) = (from.u16()?, from.u16()?, from.u16()?);
     let mut body = from.take(usize::from(body_len))?.to_vec();
     let kinds = [Kind::Data, Kind::Void, Kind::End, Kind::Zero, Kind::Sparse];
-    let kind = kinds[usize::from(kind) % kinds.len()];
+    // The last is data with digests, which begin where the extent ends.
+    let is_digested = usize::from(kind) % 6 == 5;
+    let kind = if is_digested { Kind::Data } else { kinds[usize::from(kind) % 6] };
     let codec = Codec::from_code(codec % 4).expect("one of four");
     let compressed_check = if codec == Codec::Raw { 0 } else { frame::crc32c(&body) };
     let mut voids_len = if kind == Kind::Void { body.len() } else { 0 };
@@ -227,11 +256,20 @@ fn framed(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
         voids_len: voids_len as u16,
         codec,
         compressed_check,
-        ..Label::default()
+        digests_len: if is_digested { (body.len() as u16).saturating_sub(len) } else { 0 },
+        digest: if is_digested { crc64(&body[..body.len().min(len.into())]) } else { [0; 32] },
     };
     let mut bytes = frame::encode(&label).to_vec();
     bytes.extend(body);
     Ok(bytes)
+}
+
+/// As the digest of a frame that has digests of its own.
+fn crc64(bytes: &[u8]) -> Sum {
+    let mut sum = [0; 32];
+    let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes);
+    sum[..8].copy_from_slice(&check.to_le_bytes());
+    sum
 }
 
 fn sink(
