@@ -375,9 +375,10 @@ fn shake_hands(
     credentials: &Credentials,
 ) -> Result<Protection, Fault> {
     let (identity, peer) = (&credentials.identity, credentials.peer);
+    let purpose = (index, credentials.agreed);
     let mut handshake = match credentials.role {
-        Role::Source => Handshake::source(identity, peer)?,
-        Role::Sink => Handshake::sink(identity, peer)?,
+        Role::Source => Handshake::source(identity, peer, purpose)?,
+        Role::Sink => Handshake::sink(identity, peer, purpose)?,
     };
     loop {
         connection.write_all(&handshake.outgoing()).map_err(|error| unreachable(&error))?;
@@ -386,7 +387,7 @@ fn shake_hands(
         }
         handshake.take(&read_record(connection)?)?;
     }
-    Ok(Protection::Tls(handshake.frame_keys(index, &credentials.agreed)?))
+    Ok(Protection::Tls(handshake.frame_keys()?))
 }
 
 fn read_record(connection: &mut Proving) -> Result<Vec<u8>, Fault> {

@@ -210,7 +210,12 @@ impl Core {
     }
 
     /// The source has sent and had no answer: where nothing has arrived, the path is the cause.
+    /// One that was never seen here is lost: only the peer completed its handshake, or knows it
+    /// under another number.
     pub(super) fn hear_doubt(&mut self, stream: u32) {
+        if self.streams.is_unseen(stream) {
+            return self.say_lost(stream);
+        }
         if self.streams.lane_is_over(stream) == Some(false) {
             self.actions.push_back(Action::Check { stream, check: Check::IsStarved });
         }

@@ -59,13 +59,23 @@ impl fmt::Debug for Identity {
 /// that no byte that follows the handshake is ever taken for a part of it.
 pub struct Handshake {
     connection: Connection,
+    stream: u16,
+    /// The digest of what both sides agreed on.
+    agreed: [u8; 32],
     /// The sink has checked the source's certificate; the source knows it.
     accepted: bool,
 }
 
+/// What a handshake is for: a stream's number, and the digest of what both sides agreed on.
+pub type Purpose = (u16, [u8; 32]);
+
 impl Handshake {
     /// The source's side of a stream to the peer with that certificate, and to no other.
-    pub fn source(identity: &Identity, peer: Fingerprint) -> Result<Handshake, Fault> {
+    pub fn source(
+        identity: &Identity,
+        peer: Fingerprint,
+        purpose: Purpose,
+    ) -> Result<Handshake, Fault> {
         let provider = Arc::new(provider(has_aes()));
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -78,10 +88,14 @@ impl Handshake {
             .map_err(|error| tls_fault(&error))?;
         let name = ServerName::try_from("datapump").expect("a valid name");
         let connection = ClientConnection::new(Arc::new(config), name);
-        Handshake::begin(connection.map(Connection::Client))
+        Handshake::begin(connection.map(Connection::Client), purpose)
     }
 
-    pub fn sink(identity: &Identity, peer: Fingerprint) -> Result<Handshake, Fault> {
+    pub fn sink(
+        identity: &Identity,
+        peer: Fingerprint,
+        purpose: Purpose,
+    ) -> Result<Handshake, Fault> {
         let provider = Arc::new(provider(has_aes()));
         let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -93,12 +107,15 @@ impl Handshake {
             .map_err(|error| tls_fault(&error))?;
         config.send_tls13_tickets = 0;
         let connection = ServerConnection::new(Arc::new(config));
-        Handshake::begin(connection.map(Connection::Server))
+        Handshake::begin(connection.map(Connection::Server), purpose)
     }
 
-    fn begin(connection: Result<Connection, rustls::Error>) -> Result<Handshake, Fault> {
+    fn begin(
+        connection: Result<Connection, rustls::Error>,
+        (stream, agreed): Purpose,
+    ) -> Result<Handshake, Fault> {
         let connection = connection.map_err(|error| tls_fault(&error))?;
-        Ok(Handshake { connection, accepted: false })
+        Ok(Handshake { connection, stream, agreed, accepted: false })
     }
 
     /// What must be sent before anything else is received.
@@ -121,17 +138,21 @@ impl Handshake {
         let state = self.connection.process_new_packets().map_err(|error| tls_fault(&error))?;
         let mut word = vec![0; state.plaintext_bytes_to_read()];
         self.connection.reader().read_exact(&mut word).map_err(|error| refused(&error))?;
+        let expected = match self.connection.is_handshaking() {
+            true => Vec::new(),
+            false => [ACCEPTED, blake3::hash(&self.context()?.1).as_bytes()].concat(),
+        };
         match &mut self.connection {
             // A TLS 1.3 client has finished before the server has checked its certificate, so the
-            // sink says when it has.
+            // sink says when it has, and what for: a number that was changed on its way is noticed.
             Connection::Server(_) if !word.is_empty() => {
                 return Err(Fault::peer("a source that says something before it is accepted"));
             }
             Connection::Server(server) if !server.is_handshaking() => {
-                server.writer().write_all(ACCEPTED).map_err(|error| refused(&error))?;
+                server.writer().write_all(&expected).map_err(|error| refused(&error))?;
                 self.accepted = true;
             }
-            Connection::Client(_) if word == ACCEPTED => self.accepted = true,
+            Connection::Client(_) if !word.is_empty() && word == expected => self.accepted = true,
             Connection::Client(_) if !word.is_empty() => {
                 return Err(Fault::peer("the far side does not accept a data stream"));
             }
@@ -147,8 +168,19 @@ impl Handshake {
 
     /// The keys of this stream's frames, which differ for each stream, and on each side unless both
     /// have agreed on the same (RFC 8446, section 7.5). The connection and its keys are gone then.
-    pub fn frame_keys(self, stream: u16, agreed: &[u8; 32]) -> Result<FrameKeys, Fault> {
+    pub fn frame_keys(self) -> Result<FrameKeys, Fault> {
         assert!(self.accepted, "a client's certificate is not covered before");
+        let (suite, context) = self.context()?;
+        let secret = Zeroizing::new([0; 32]);
+        let secret = self
+            .connection
+            .export_keying_material(secret, EXPORTER_LABEL, Some(&context))
+            .map_err(|error| tls_fault(&error))?;
+        Ok(FrameKeys::new(suite, &secret))
+    }
+
+    /// The suite, and what the two sides must agree on: else their keys differ.
+    fn context(&self) -> Result<(Suite, Vec<u8>), Fault> {
         let suite = self.connection.negotiated_cipher_suite().map(|suite| suite.suite());
         let suite = match suite {
             Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => Suite::Aes128Gcm,
@@ -156,13 +188,12 @@ impl Handshake {
             Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => Suite::Aes256Gcm,
             other => return Err(Fault::peer(format!("a stream with the suite {other:?}"))),
         };
-        let context = exporter_context(suite, stream, agreed);
-        let secret = Zeroizing::new([0; 32]);
-        let secret = self
-            .connection
-            .export_keying_material(secret, EXPORTER_LABEL, Some(&context))
-            .map_err(|error| tls_fault(&error))?;
-        Ok(FrameKeys::new(suite, &secret))
+        let mut context = b"source".to_vec();
+        context.extend(VERSION_MAX.to_le_bytes());
+        context.extend(self.stream.to_le_bytes());
+        context.push(suite as u8);
+        context.extend(self.agreed);
+        Ok((suite, context))
     }
 }
 
@@ -175,20 +206,11 @@ impl fmt::Debug for Handshake {
     }
 }
 
-/// What the sink says when it has checked the source's certificate.
+/// What the sink says when it has checked the source's certificate; the digest of the context
+/// follows.
 const ACCEPTED: &[u8] = b"ok";
 
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL datapump frame";
-
-/// Whatever the two sides disagree on, their keys differ: then no frame can be opened.
-fn exporter_context(suite: Suite, stream: u16, agreed: &[u8; 32]) -> Vec<u8> {
-    let mut context = b"source".to_vec();
-    context.extend(VERSION_MAX.to_le_bytes());
-    context.extend(stream.to_le_bytes());
-    context.push(suite as u8);
-    context.extend(agreed);
-    context
-}
 
 /// A record's header (RFC 8446, section 5.1), and the most that follows it (section 5.2).
 pub(crate) const RECORD_HEADER_BYTES: usize = 5;
@@ -352,14 +374,16 @@ impl ClientCertVerifier for Pinned {
 mod tests {
     use super::*;
 
+    const PURPOSE: Purpose = (3, [1; 32]);
+
     /// Handshakes in memory; the pins say which certificate each side expects.
     fn shake(
-        source_pin: Option<Fingerprint>,
-        sink_pin: Option<Fingerprint>,
+        (source_pin, source): (Option<Fingerprint>, Purpose),
+        (sink_pin, sink): (Option<Fingerprint>, Purpose),
     ) -> Result<(Handshake, Handshake), Fault> {
         let (near, far) = (Identity::ephemeral()?, Identity::ephemeral()?);
-        let mut source = Handshake::source(&near, source_pin.unwrap_or(far.fingerprint))?;
-        let mut sink = Handshake::sink(&far, sink_pin.unwrap_or(near.fingerprint))?;
+        let mut source = Handshake::source(&near, source_pin.unwrap_or(far.fingerprint), source)?;
+        let mut sink = Handshake::sink(&far, sink_pin.unwrap_or(near.fingerprint), sink)?;
         while !(source.is_over() && sink.is_over()) {
             pass(&mut source, &mut sink)?;
             pass(&mut sink, &mut source)?;
@@ -378,34 +402,30 @@ mod tests {
         Ok(())
     }
 
-    /// Whether a frame that the source seals can be opened by the sink.
-    fn opens(source: (u16, [u8; 32]), sink: (u16, [u8; 32])) -> bool {
-        let (near, far) = shake(None, None).unwrap();
-        let mut sealer = near.frame_keys(source.0, &source.1).unwrap();
-        let mut opener = far.frame_keys(sink.0, &sink.1).unwrap();
-        let mut bytes = [7; 40];
-        sealer.seal(&mut bytes).unwrap();
-        opener.open(&mut bytes).is_ok() && bytes[..24] == [7; 24]
-    }
-
     #[test]
     fn keys_agree_where_both_sides_do() {
-        assert!(opens((3, [1; 32]), (3, [1; 32])));
-        assert!(!opens((3, [1; 32]), (4, [1; 32])), "another stream");
-        assert!(!opens((3, [1; 32]), (3, [2; 32])), "other settings");
+        let (near, far) = shake((None, PURPOSE), (None, PURPOSE)).unwrap();
+        let (mut sealer, mut opener) = (near.frame_keys().unwrap(), far.frame_keys().unwrap());
+        let mut bytes = [7; 40];
+        sealer.seal(&mut bytes).unwrap();
+        opener.open(&mut bytes).unwrap();
+        assert_eq!(bytes[..24], [7; 24]);
+        for other in [(4, [1; 32]), (3, [2; 32])] {
+            assert!(shake((None, PURPOSE), (None, other)).is_err(), "{other:?}");
+        }
     }
 
     #[test]
     fn a_stranger_is_refused() {
-        assert!(shake(Some([7; 32]), None).is_err());
-        assert!(shake(None, Some([7; 32])).is_err());
+        assert!(shake((Some([7; 32]), PURPOSE), (None, PURPOSE)).is_err());
+        assert!(shake((None, PURPOSE), (Some([7; 32]), PURPOSE)).is_err());
     }
 
     #[test]
     fn nothing_is_said_before_the_sink_has_accepted() {
         let (near, far) = (Identity::ephemeral().unwrap(), Identity::ephemeral().unwrap());
-        let mut source = Handshake::source(&near, far.fingerprint).unwrap();
-        let mut sink = Handshake::sink(&far, near.fingerprint).unwrap();
+        let mut source = Handshake::source(&near, far.fingerprint, PURPOSE).unwrap();
+        let mut sink = Handshake::sink(&far, near.fingerprint, PURPOSE).unwrap();
         pass(&mut source, &mut sink).unwrap();
         pass(&mut sink, &mut source).unwrap();
         assert!(!source.is_over() && !sink.is_over());
