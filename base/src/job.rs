@@ -98,13 +98,14 @@ pub struct Job {
 }
 
 /// What carries the bytes between the two sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
     /// Both ends are in this process.
+    #[default]
     Memory,
     /// TCP streams to the far side's port.
     Tcp,
-    /// The control connection, because no data port could be reached.
+    /// The control connection: no data port was reached, or none before all was copied.
     Control,
 }
 

@@ -13,6 +13,7 @@ use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged, Verify};
 use base::units::Nanos;
+use mover::ends::stream::Protection;
 use mover::io::call::Call;
 use mover::io::sim::{Failure, FaultRates, Rng, SimVolume, World};
 use mover::io::volume::Volume;
@@ -22,6 +23,8 @@ use mover::pump::sink::journal::{Held, Replay};
 use mover::pump::sink::resume::ResumeState;
 use mover::pump::source::walk::Found;
 use mover::pump::transfer::{Event, PeerSetup, Work};
+use mover::wire::message::{Carries, Message};
+use mover::wire::preamble::CONTROL_STREAM;
 
 #[path = "two_hosts/checks.rs"]
 mod checks;
@@ -460,8 +463,13 @@ impl Hosts {
         let seal = fixture.rng.below(4);
         let hosts = match fixture.shape {
             Shape::Local => {
-                let part =
-                    Part { has_source: true, has_sink: true, peer: None, streams: Vec::new() };
+                let part = Part {
+                    has_source: true,
+                    has_sink: true,
+                    peer: None,
+                    streams: Vec::new(),
+                    carried: None,
+                };
                 vec![Host::begin("both", &mut fixture, part, trace)]
             }
             Shape::Push | Shape::Pull => both(&mut fixture, seal, trace),
@@ -697,24 +705,58 @@ fn stream(world: &Arc<World>, seal: u64, number: u32) -> (Stream, Stream) {
     (end(sealing), end(opening))
 }
 
-/// Two hosts that have met, with one stream.
+/// The two ends of a stream that the control connection carries.
+fn carried(world: &Arc<World>) -> [Option<Stream>; 2] {
+    let socket = world.connect_sound();
+    let end = || Stream {
+        handle: StreamHandle::new(CONTROL_STREAM, socket.clone()),
+        protection: Protection::Off,
+    };
+    [Some(end()), Some(end())]
+}
+
+/// How the data streams of two hosts begin that have met.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// One is open at both.
+    Open,
+    /// All are still to be opened.
+    ToOpen,
+    /// The same, and the control connection carries the first bytes meanwhile.
+    Carried,
+}
+
+/// Two hosts that have met.
 fn both(fixture: &mut Fixture, seal: u64, trace: &mut Trace) -> Vec<Host> {
+    let begin = [Begin::Open, Begin::ToOpen, Begin::Carried][fixture.rng.below(3) as usize];
     let pushes = fixture.shape == Shape::Push;
     let (of_source, of_sink) = sessions(pushes, &fixture.settings, fixture.world.now());
+    let setup = |session, drives| PeerSetup {
+        session,
+        drives,
+        dials: drives,
+        may_carry: drives,
+        host: None,
+    };
+    let [of_source, of_sink] = [setup(of_source, pushes), setup(of_sink, !pushes)];
     let (to_sink, from_source) = stream(&fixture.world, seal, 0);
-    let peer = |session, drives| Some(PeerSetup { session, drives, dials: drives, host: None });
-    let source = Part {
-        has_source: true,
-        has_sink: false,
-        peer: peer(of_source, pushes),
-        streams: vec![to_sink],
+    let [carried_out, carried_in] = carried(&fixture.world);
+    let part = |peer: PeerSetup, open: Stream, mut carried: Option<Stream>, has_source| {
+        let streams = match begin {
+            Begin::Open => Some(open),
+            Begin::Carried if peer.drives => carried.take(),
+            Begin::Carried | Begin::ToOpen => None,
+        };
+        let streams = streams.into_iter().collect();
+        Part { has_source, has_sink: !has_source, peer: Some(peer), streams, carried }
     };
-    let sink = Part {
-        has_source: false,
-        has_sink: true,
-        peer: peer(of_sink, !pushes),
-        streams: vec![from_source],
-    };
+    let source = part(of_source, to_sink, carried_out, true);
+    let sink = part(of_sink, from_source, carried_in, false);
     let source = Host::begin("source", fixture, source, trace);
-    vec![source, Host::begin("sink", fixture, sink, trace)]
+    let mut hosts = vec![source, Host::begin("sink", fixture, sink, trace)];
+    if begin == Begin::Carried {
+        let carry = Message::Carry(Carries::First).encode();
+        hosts[usize::from(!pushes)].said.push_front(carry);
+    }
+    hosts
 }

@@ -364,9 +364,12 @@ fn data_ports_that_swallow_connections() {
     let near = "ip link set lo up; ip link add a0 type veth peer name a1; ip link set a1 up; \
                 ip addr add 203.0.113.2/24 dev a0; ip link set a0 up; \
                 ip neigh add 203.0.113.1 lladdr 2:0:0:0:0:1 dev a0 nud permanent; exec \"$@\"";
-    let line = "copy --ssh @/ssh-elsewhere @/file 203.0.113.1:@/out --remote-datapump";
+    // It lasts longer than a connection may take to be opened.
+    let slow = "--rate 128kbit --request-size 4K";
+    let line =
+        format!("copy {slow} --ssh @/ssh-elsewhere @/file 203.0.113.1:@/out --remote-datapump");
     let mut command = Command::new(&unshare);
-    command.args(["--net", "sh", "-c", near, "sh", PROGRAM]).args(scene.words(line));
+    command.args(["--net", "sh", "-c", near, "sh", PROGRAM]).args(scene.words(&line));
     command.arg(scene.far_program());
     let ran = run::to_end(command, b"");
     assert_eq!(ran.code, 0, "{ran}");

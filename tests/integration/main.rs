@@ -35,6 +35,7 @@ mod seals;
 mod selection;
 mod snapshots;
 mod soaker;
+mod start;
 mod sweep;
 mod terminal;
 mod torture;

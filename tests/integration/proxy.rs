@@ -63,10 +63,10 @@ fn flips(seal: &str, digests: &[&str], places: &[(u64, &str)]) {
     cases.retain(|(digest, (_, (at_byte, _)))| *digest == digests[0] || *at_byte >= 72);
     each(cases, |(digest, (toward, (at_byte, _)))| {
         let what = What::Flip((at_byte % 8) as u8);
-        // The other stream may carry all of the file: the first has a handshake and an end then.
-        let connection = (*at_byte < 1000).then_some(0);
+        // Of two streams one may carry all of the file: the other has a handshake and an end then.
+        let (connection, streams) = if *at_byte < 1000 { (Some(0), 1) } else { (None, 2) };
         let trouble = Trouble { connection, toward: *toward, at_byte: *at_byte, what };
-        let options = format!("--seal {seal} --digest {digest}");
+        let options = format!("--seal {seal} --digest {digest} --streams {streams}");
         let (scene, ran) = copy(&options, vec![trouble], 1);
         check(&scene, &ran);
         let words = ran.stderr.to_lowercase();
@@ -93,7 +93,7 @@ fn repeated_and_late() {
     each(cases, |(seal, at_byte, what)| {
         let (at_byte, what) = (*at_byte, *what);
         let trouble = Trouble { connection: None, toward: Toward::Far, at_byte, what };
-        let (scene, ran) = copy(&format!("--seal {seal}"), vec![trouble], 1);
+        let (scene, ran) = copy(&format!("--seal {seal} --streams 2"), vec![trouble], 1);
         assert_eq!(ran.code, 0, "{ran}");
         data::assert_same(&scene.path("in"), &scene.path("dst/out"));
     });
@@ -140,7 +140,7 @@ fn copy(options: &str, troubles: Vec<Trouble>, happen_min: usize) -> (Scene, Ran
     fs::create_dir(scene.path("dst")).unwrap();
     let relay = Relay::start(&scene, troubles);
     let ssh = relay.ssh.display();
-    let fixed = "--streams 2 --request-size 256K --fsync off";
+    let fixed = "--request-size 256K --fsync off";
     let ran = scene.run(&format!("copy {options} {fixed} --ssh {ssh} @/in 127.0.0.1:@/dst/out"));
     assert!(relay.happened() >= happen_min, "the trouble did not come: {}", relay.happened());
     (scene, ran)

@@ -150,7 +150,10 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
             facts.extend(settled(outcome, settings));
         }
         Carrier::Control => {
-            facts.push(("path", "the ssh connection: no data port could be reached".to_string()));
+            facts.push((
+                "path",
+                "the ssh connection: no data port was reached before all was copied".to_string(),
+            ));
             facts.push(("wire", wire(outcome)));
             facts.extend(compressed(outcome));
             facts.push(("checks", checks));

@@ -66,6 +66,8 @@ struct Socket {
     stuck: bool,
     /// When the last byte arrived.
     came_at: Tick,
+    /// It has no faults.
+    is_sound: bool,
 }
 
 /// Bytes in flight on one connection at most.
@@ -118,6 +120,13 @@ impl World {
         let came_at = world.now;
         world.sockets.push(Socket { came_at, ..Socket::default() });
         Handle::Sim(world.sockets.len() as u64 - 1)
+    }
+
+    /// A connection without faults, as the control connection is until it ends.
+    pub fn connect_sound(&self) -> Handle {
+        let handle = self.connect();
+        self.lock().sockets.last_mut().expect("just made").is_sound = true;
+        handle
     }
 
     pub fn backend(self: &Arc<World>) -> SimBackend {
@@ -220,7 +229,7 @@ impl Inner {
         for byte in &mut request.pending_bytes_mut()[..count] {
             *byte = socket.bytes.pop_front().expect("counted");
         }
-        if self.rng.once_in(self.fault_rates.flip) {
+        if !socket.is_sound && self.rng.once_in(self.fault_rates.flip) {
             let at = self.rng.below(count as u64) as usize;
             request.pending_bytes_mut()[at] ^= 1 << self.rng.below(8);
         }
@@ -228,10 +237,11 @@ impl Inner {
     }
 
     fn send(&mut self, id: u64, count: usize, request: &mut Request) -> Option<io::Result<u32>> {
-        if self.rng.once_in(self.fault_rates.cut) {
+        let faulty = !self.sockets[id as usize].is_sound;
+        if faulty && self.rng.once_in(self.fault_rates.cut) {
             self.sockets[id as usize].cut = true;
         }
-        let sticks = self.rng.once_in(self.fault_rates.stuck);
+        let sticks = faulty && self.rng.once_in(self.fault_rates.stuck);
         let socket = &mut self.sockets[id as usize];
         if socket.cut {
             return Some(Err(io::Error::from_raw_os_error(libc::EPIPE)));

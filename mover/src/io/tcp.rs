@@ -1,7 +1,7 @@
 //! TCP connections: opening, tuning, inspecting and closing them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -26,6 +26,15 @@ pub struct Tuning {
     pub dscp: Option<Dscp>,
     /// The most that TCP sends on the connection, in bytes a second; `None` sets no limit.
     pub pace_bytes_per_s: Option<u64>,
+}
+
+impl Tuning {
+    /// True where the user leaves it to the host.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Tuning { window, congestion, dscp, pace_bytes_per_s } = self;
+        let is_set = window.is_some() || congestion.is_some() || dscp.is_some();
+        !is_set && pace_bytes_per_s.is_none()
+    }
 }
 
 /// The size of both socket buffers when the peer is on this host: what is in flight then fits the
@@ -140,13 +149,25 @@ pub fn tune(stream: &TcpStream, tuning: &Tuning) -> io::Result<()> {
 }
 
 /// True when both ends of a connection are on this host.
-pub(crate) fn is_same_host(stream: &TcpStream) -> bool {
+fn is_same_host(stream: &TcpStream) -> bool {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local), Ok(peer)) => {
             plain(local.ip()) == plain(peer.ip()) || plain(peer.ip()).is_loopback()
         }
         _ => false,
     }
+}
+
+/// True for an address of this host, as its routes say.
+pub(crate) fn is_this_host(ip: IpAddr) -> bool {
+    let ip = plain(ip);
+    // The system would send from the address itself. Nothing is sent.
+    let any = if ip.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    ip.is_loopback() || from.is_ok_and(|from| plain(from.ip()) == ip)
 }
 
 fn plain(ip: IpAddr) -> IpAddr {

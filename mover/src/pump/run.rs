@@ -18,12 +18,12 @@ use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::Finisher;
 use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
-use crate::pump::source::walk::Sources;
 use crate::pump::transfer::{
     Action, BEAT, Done, Drain, Event, Here, Ledgers, Next, PeerActivity, PeerSetup, Setup, Transfer,
 };
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
+use crate::wire::preamble::CONTROL_STREAM;
 use crate::wire::session::Session;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location, PathRole};
@@ -36,12 +36,16 @@ pub mod paths;
 mod sockets;
 mod threads;
 
+pub use self::threads::{Walking, start_walk};
+
 /// The control connection to the peer.
 pub trait Line: Send + fmt::Debug {
     /// Never waits for the network.
     fn send(&mut self, message: &Message) -> Result<(), Fault>;
     /// True while so much is queued that what can wait should wait.
     fn is_full(&self) -> bool;
+    /// Lets the connection carry a data stream.
+    fn carry(&mut self) -> Result<Stream, Fault>;
 }
 
 /// Opens a data stream in the background, and reports it as an event.
@@ -59,6 +63,8 @@ pub struct Peer {
     pub dial: Option<Box<dyn Dial>>,
     /// True for the host that started the other.
     pub drives: bool,
+    /// The line carries the data where no data stream can be opened.
+    pub may_carry: bool,
     /// The name by which the user knows the other host, for its faults.
     pub host: Option<String>,
 }
@@ -67,7 +73,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Part {
     pub settings: Settings,
-    pub source: Option<(Location, Sources)>,
+    pub source: Option<(Location, Walking)>,
     pub sink: Option<Target>,
     pub streams: Vec<Stream>,
     pub peer: Option<Peer>,
@@ -84,8 +90,8 @@ pub struct Part {
     pub carrier: Carrier,
     /// What this host reports of itself.
     pub about: About,
-    /// Messages of the peer while the streams were being opened.
-    pub early: Vec<Message>,
+    /// What happened while the streams were being opened.
+    pub early: Vec<Event>,
 }
 
 /// Runs a part to its end. After a fault everything is stopped and removed, and the peer is told.
@@ -125,7 +131,7 @@ struct Connection {
     drives: bool,
 }
 
-type Opened = (Host, Setup, Receiver<Event>, Vec<Message>);
+type Opened = (Host, Setup, Receiver<Event>, Vec<Event>);
 
 impl Host {
     fn open(part: Part) -> Result<Opened, Fault> {
@@ -134,7 +140,7 @@ impl Host {
         let here = Here {
             source: source.as_ref().map(|(place, _)| place),
             sink: sink.is_some(),
-            far: !streams.is_empty(),
+            far: peer.is_some(),
             window_bytes: part.window_bytes,
         };
         let ledgers = Ledgers::new(&settings, here, &watch);
@@ -147,12 +153,13 @@ impl Host {
             settings: settings.clone(),
             source: source.as_ref().map(|(place, _)| place.clone()).zip(ledgers.plan.clone()),
             sink: sink.clone().zip(ledgers.objects.clone()),
-            source_waits: source.as_ref().is_some_and(|(_, sources)| sources.wait()),
+            source_waits: source.as_ref().is_some_and(|(_, walking)| walking.sources_wait),
             cancellation: cancellation.clone(),
         };
-        let assembly = Assembly::new(ends, usize::from(settings.streams))?;
+        let carried = streams.iter().filter(|it| it.handle.number == CONTROL_STREAM).count();
+        let assembly = Assembly::new(ends, usize::from(settings.streams) + carried)?;
         let usage = system::usage_anew();
-        let (place, sources) = source.unzip();
+        let (place, walking) = source.unzip();
         let begin = Begin {
             tag: resume_state.tag,
             prior_runs: resume_state.prior_runs,
@@ -162,8 +169,7 @@ impl Host {
         let (peer, peer_setup) = peer.map(connection).unzip();
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
         let host = Host {
-            walk: sources
-                .map(|sources| threads::walk(sources, &settings, events_in.clone(), &cancellation)),
+            walk: walking.map(|walking| walking.go_on),
             compare: compare(&settings, sink.as_ref(), &cancellation)
                 .map(|compare| threads::compare(compare, events_in.clone())),
             finisher: sink.as_ref().map(|target| {
@@ -195,10 +201,10 @@ impl Host {
         &mut self,
         setup: Setup,
         events: &Receiver<Event>,
-        early: Vec<Message>,
+        early: Vec<Event>,
     ) -> Result<Done, Fault> {
         let drain = Transfer::begin(clock::now(), setup);
-        self.pending.extend(early.into_iter().map(Event::HeardBefore));
+        self.pending.extend(early);
         let mut transfer = match self.settle(drain) {
             Settled::Waits(transfer) => transfer,
             Settled::Over(ended) => return ended,
@@ -258,6 +264,7 @@ impl Host {
         match action {
             Action::Say(message) => self.say(&message),
             Action::StartLane(stream) => self.start_lane(stream),
+            Action::Carry => self.carry(),
             Action::Dial { number, after } => {
                 if let Some(dial) = self.peer.as_ref().and_then(|peer| peer.dial.as_ref()) {
                     dial.dial(number, after.into());
@@ -307,6 +314,14 @@ impl Host {
         if let Err(fault) = peer.line.send(message) {
             self.pending.push_back(Event::Failed(fault));
         }
+    }
+
+    fn carry(&mut self) {
+        let Some(peer) = &mut self.peer else { return };
+        self.pending.push_back(match peer.line.carry() {
+            Ok(stream) => Event::Joined(stream),
+            Err(fault) => Event::Failed(fault),
+        });
     }
 
     /// Checks what is not reported as an event.
@@ -403,8 +418,8 @@ enum Settled {
 }
 
 fn connection(peer: Peer) -> (Connection, PeerSetup) {
-    let Peer { session, line, pulse, dial, drives, host } = peer;
-    let setup = PeerSetup { session, drives, dials: dial.is_some(), host };
+    let Peer { session, line, pulse, dial, drives, may_carry, host } = peer;
+    let setup = PeerSetup { session, drives, dials: dial.is_some(), may_carry, host };
     (Connection { line, was_full: false, pulse, dial, drives }, setup)
 }
 

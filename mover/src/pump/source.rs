@@ -95,6 +95,12 @@ pub struct Settled {
     pub kind: EntryKind,
 }
 
+/// The offer of what a walk finds first. The peer may get it before the two have agreed on anything
+/// else: no credit is needed for it, and its form does not depend on how objects are cut.
+pub(crate) fn first_offer(found: &[Found]) -> Message {
+    Message::Offer { first: 0, entries: found.iter().map(|found| found.entry.clone()).collect() }
+}
+
 impl SourceSide {
     pub fn new(plan: Arc<Plan>, settings: Settings, watch: Arc<Watch>) -> SourceSide {
         let layout = Layout::new(settings.request_bytes);

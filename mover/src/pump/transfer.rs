@@ -21,7 +21,7 @@ use crate::pump::lane::assembly::Stream;
 use crate::pump::sink::finisher::Finished;
 use crate::pump::sink::objects::Complete;
 use crate::pump::sink::{self, SinkSide, Target};
-use crate::pump::source::walk::WalkEvent;
+use crate::pump::source::walk::{Found, WalkEvent};
 use crate::pump::source::{Flow, SourceSide};
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
@@ -64,6 +64,8 @@ pub enum Event {
     Heard(Message),
     /// A message that the session saw while the streams were being opened.
     HeardBefore(Message),
+    /// What the walk had found, and the peer was offered, while the streams were being opened.
+    OfferedBefore(Vec<Found>),
     /// All messages before this one are handled.
     Dealt(Ticket),
     /// The control connection ended; with a fault when it broke.
@@ -110,6 +112,8 @@ pub enum Action {
     Say(Message),
     /// A lane for a stream, or for two ends on this host. `LaneOver` comes when it ends.
     StartLane(Option<Stream>),
+    /// Let the connection to the peer carry a data stream: `Joined`.
+    Carry,
     /// Open a data stream of this number after a delay: `Joined` or `NotJoined`.
     Dial { number: u32, after: Nanos },
     /// A stream cannot be used any more: its lane must end.
@@ -167,6 +171,8 @@ pub struct PeerSetup {
     pub drives: bool,
     /// True for the side that opens streams.
     pub dials: bool,
+    /// The connection to the peer carries the data where it cannot open any.
+    pub may_carry: bool,
     /// The name by which the user knows it, where there is one.
     pub host: Option<String>,
 }
@@ -187,6 +193,8 @@ pub struct Done {
     pub paths: Vec<StreamPath>,
     pub report: SideReport,
     pub peer_report: Option<SideReport>,
+    /// What carried the data.
+    pub carrier: Carrier,
 }
 
 /// A transfer that waits for an event.
@@ -265,6 +273,7 @@ struct Core {
     /// Found by the walk, and not offered yet.
     found: VecDeque<WalkEvent>,
     peer: Option<Peer>,
+    /// What carries the data, and by what more streams are opened.
     carrier: Carrier,
     watch: Arc<Watch>,
     streams: StreamStates,
@@ -291,6 +300,7 @@ struct Peer {
     session: Session,
     drives: bool,
     dials: bool,
+    may_carry: bool,
     host: Option<String>,
     line_is_full: bool,
     /// It has given a sign of life since the session was last polled.
@@ -325,10 +335,10 @@ impl Core {
         watch: Arc<Watch>,
         carrier: Carrier,
     ) -> Core {
-        let peer = peer.map(|PeerSetup { mut session, drives, dials, host }| {
+        let peer = peer.map(|PeerSetup { mut session, drives, dials, may_carry, host }| {
             session.set_timeout(now, settings.stall);
             let (line_is_full, was_active, is_gone) = (false, false, false);
-            Peer { session, drives, dials, host, line_is_full, was_active, is_gone }
+            Peer { session, drives, dials, may_carry, host, line_is_full, was_active, is_gone }
         });
         Core {
             streams: StreamStates::new(settings.streams),
@@ -375,6 +385,7 @@ impl Core {
             Event::Beat => self.beat(),
             Event::Heard(message) => self.hear(message),
             Event::HeardBefore(message) => self.hear_checked(message),
+            Event::OfferedBefore(found) => self.offered_before(found),
             Event::Dealt(_) => Ok(()),
             Event::Closed(fault) => self.closed(fault),
             Event::LaneOver(stream, over) => self.lane_over(stream, over),
@@ -388,7 +399,7 @@ impl Core {
                 self.join(stream);
                 Ok(())
             }
-            Event::NotJoined(fault) => self.dial_again(&fault),
+            Event::NotJoined(fault) => self.not_joined(&fault),
             Event::Found(sighting) => {
                 self.found.push_back(sighting);
                 Ok(())
@@ -462,13 +473,20 @@ impl Core {
         Ok(())
     }
 
-    /// Streams that have ended deliver no more bytes.
+    /// Streams that have ended deliver no more bytes. For those that were lost, and for the one
+    /// that only starts a transfer, others come.
     fn check_all_came(&self) -> Result<(), Fault> {
         let waits = self.sink.as_ref().is_some_and(|sink| sink.objects.is_waiting());
-        let ended = self.lanes_running == 0 && self.streams.bare_since.is_none();
-        match waits && ended && self.streams.awaited == 0 {
-            true => Err(Fault::peer("the source ended its streams before all bytes had come")),
-            false => Ok(()),
+        if !waits || self.lanes_running > 0 || self.streams.awaited > 0 {
+            return Ok(());
+        }
+        match self.streams.bare_since {
+            None => Err(Fault::peer("the source ended its streams before all bytes had come")),
+            Some(since) if self.now.since(since) > self.bare_patience() => {
+                let text = "no data stream is open, and none was opened for long";
+                Err(Fault::new(Class::Unreachable, text))
+            }
+            Some(_) => Ok(()),
         }
     }
 
@@ -507,10 +525,4 @@ impl Core {
             _ => self.watch.warn(text),
         }
     }
-}
-
-/// The other side missed an answer on a stream that is open here; another login starts anew.
-pub(crate) fn open_here_only() -> Fault {
-    let text = "the other side could not open its data streams, one of which is open here";
-    Fault::new(Class::Unreachable, text)
 }

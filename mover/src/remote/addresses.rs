@@ -52,20 +52,64 @@ const NAME_SOME: &str = "--addresses LIST names some";
 
 /// Chooses for a far side that was started in this way and names these addresses.
 pub fn choose(launch: &Launch, named: &[String]) -> Choice {
-    let Launch::Ssh { host, remote } = launch else {
-        return Choice { tries: resolve("127.0.0.1"), refused: Vec::new() };
-    };
-    let named: Vec<IpAddr> = named.iter().filter_map(|name| name.parse().ok()).collect();
-    let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
-    let mut own = resolve(name);
-    let is_own = |address: &IpAddr| own.iter().any(|at| is_same(at.ip(), *address));
-    // A name that resolves to where the login went needs no look into ssh's configuration.
-    if named.is_empty() || own.is_empty() || !named.iter().all(is_own) {
-        let meant = hostname_of(host, remote.ssh.as_deref());
-        own.splice(0..0, meant.iter().flat_map(|name| resolve(name)));
+    Known::of(launch).choose(named)
+}
+
+/// Addresses of the far side, as far as this host knows them by itself.
+#[derive(Debug)]
+pub struct Known<'a> {
+    launch: &'a Launch,
+    /// Best first.
+    own: Vec<SocketAddr>,
+    /// The configuration of ssh has been read.
+    has_all: bool,
+}
+
+impl Known<'_> {
+    /// May wait for a resolver; there is time for that during a login.
+    pub fn of(launch: &Launch) -> Known<'_> {
+        let Launch::Ssh { host, .. } = launch else {
+            return Known { launch, own: resolve("127.0.0.1"), has_all: true };
+        };
+        let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
+        let mut known = Known { launch, own: resolve(name), has_all: false };
+        if known.own.is_empty() {
+            known.look_into_configuration();
+        }
+        known
     }
-    let listed = remote.addresses.hosts().flat_map(resolve).collect();
-    rank(listed, &named, own, &remote.addresses)
+
+    /// The address that is tried first, if nothing is listed and the far side names no better one.
+    pub fn first(&self) -> Option<IpAddr> {
+        let listed = match self.launch {
+            Launch::Ssh { remote, .. } => remote.addresses.hosts().flat_map(resolve).next(),
+            Launch::Process { .. } => None,
+        };
+        listed.or(self.own.first().copied()).map(|address| address.ip())
+    }
+
+    /// Chooses, where the far side names these addresses.
+    pub fn choose(mut self, named: &[String]) -> Choice {
+        let Launch::Ssh { remote, .. } = self.launch else {
+            return Choice { tries: self.own, refused: Vec::new() };
+        };
+        let named: Vec<IpAddr> = named.iter().filter_map(|name| name.parse().ok()).collect();
+        let is_own = |address: &IpAddr| self.own.iter().any(|at| is_same(at.ip(), *address));
+        // A name that resolves to where the login went needs no look into ssh's configuration.
+        if named.is_empty() || !named.iter().all(is_own) {
+            self.look_into_configuration();
+        }
+        let listed = remote.addresses.hosts().flat_map(resolve).collect();
+        rank(listed, &named, self.own, &remote.addresses)
+    }
+
+    fn look_into_configuration(&mut self) {
+        let Launch::Ssh { host, remote } = self.launch else { return };
+        if !std::mem::replace(&mut self.has_all, true) {
+            let meant = hostname_of(host, remote.ssh.as_deref());
+            self.own.splice(0..0, meant.iter().flat_map(|name| resolve(name)));
+        }
+    }
 }
 
 /// Listed addresses first; then allowed ones that the far side names: it was reached there.

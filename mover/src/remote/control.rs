@@ -10,10 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use super::write_queue::{WriteQueue, broken};
+use crate::ends::stream::Protection;
 use crate::io::volume::Handle;
+use crate::pump::lane::StreamHandle;
+use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Line;
 use crate::pump::transfer::{Backlog, Event, PeerActivity, heard_bytes};
 use crate::wire::message::{MARK, Message};
+use crate::wire::preamble::CONTROL_STREAM;
 use base::fault::{Class, Fault};
 use base::limits::NOISE_BYTES_MAX;
 
@@ -21,11 +25,12 @@ use base::limits::NOISE_BYTES_MAX;
 #[derive(Clone)]
 pub struct ControlLine {
     queue: Arc<WriteQueue>,
+    carrier: Carrier,
 }
 
 impl ControlLine {
-    pub fn new(writer: impl Write + Send + 'static) -> ControlLine {
-        ControlLine { queue: WriteQueue::start(writer) }
+    pub fn new(writer: impl Write + Send + 'static, carrier: Carrier) -> ControlLine {
+        ControlLine { queue: WriteQueue::start(writer), carrier }
     }
 
     /// Marks where the protocol begins, after whatever a login shell has printed.
@@ -36,6 +41,15 @@ impl ControlLine {
     /// While this side is busy with something else, the peer gets a ping this often.
     pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.queue.set_heartbeat(every);
+    }
+
+    /// What is sent until `release` is written together, within this time at the latest.
+    pub(crate) fn hold(&self, at_most: Duration) {
+        self.queue.hold(at_most);
+    }
+
+    pub(crate) fn release(&self) {
+        self.queue.release();
     }
 
     /// Grows while the connection accepts bytes.
@@ -61,6 +75,32 @@ impl Line for ControlLine {
 
     fn is_full(&self) -> bool {
         self.queue.is_full()
+    }
+
+    /// What the lane writes is sent as messages; what the peer sends so is what the lane reads.
+    fn carry(&mut self) -> Result<Stream, Fault> {
+        let pair =
+            UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
+        let (mut ours, for_reader, lanes) =
+            pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
+        *self.carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
+        let queue = self.queue.clone();
+        let relay = move || {
+            let mut buffer = vec![0; CARRIED_BYTES_MAX];
+            while let Ok(count @ 1..) = ours.read(&mut buffer) {
+                let piece = Message::Carried(buffer[..count].to_vec());
+                if queue.push_carried(piece.encode()).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("datapump-carry".into())
+            .spawn(relay)
+            .map_err(|error| Fault::system("start a thread", &error))?;
+        let handle = StreamHandle::new(CONTROL_STREAM, Handle::new(OwnedFd::from(lanes)));
+        // The connection protects it.
+        Ok(Stream { handle, protection: Protection::Off })
     }
 }
 
@@ -135,29 +175,6 @@ fn deliver(carrier: &Carrier, bytes: &[u8]) {
         // A lane that has ended has reported the reason itself.
         let _ = stream.write_all(bytes);
     }
-}
-
-/// Opens a data stream over the control connection itself; what the lane writes is sent as
-/// messages.
-pub fn carry(line: &ControlLine, carrier: &Carrier) -> Result<Handle, Fault> {
-    let pair = UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
-    let (mut ours, for_reader, lanes) =
-        pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
-    *carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
-    let queue = line.queue.clone();
-    let relay = move || {
-        let mut buffer = vec![0; CARRIED_BYTES_MAX];
-        while let Ok(count @ 1..) = ours.read(&mut buffer) {
-            if queue.push_carried(Message::Carried(buffer[..count].to_vec()).encode()).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new()
-        .name("datapump-carry".into())
-        .spawn(relay)
-        .map_err(|error| Fault::system("start a thread", &error))?;
-    Ok(Handle::new(OwnedFd::from(lanes)))
 }
 
 /// The next message, and its length on the connection.

@@ -14,7 +14,7 @@ use self::resolve::{Resolved, near_sources, resolve, with_requests_for_rate, wit
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::launch::{LEAVES_WITHIN, Launch, Login};
 use crate::io::clock;
-use crate::pump::run;
+use crate::pump::run::{self, start_walk};
 use crate::pump::watch::Watch;
 use crate::wire::message::Role;
 use base::fault::{Class, Fault};
@@ -135,15 +135,18 @@ impl Attempt<'_> {
             Role::Sink => None,
         };
         let job = &with_streams_for(job, sources.as_ref());
+        let (events_in, events) = channel();
+        // While the user logs in, the walk begins.
+        let source = sources
+            .map(|sources| (sources.origin, start_walk(sources, &job.settings, events_in.clone())));
         let tell = self.watch.clone();
         let (mut launched, stdin, stdout) =
             self.launch.start(self.login, move |line| tell.warn(line))?;
-        let (events_in, events) = channel();
         let carrier = CarrierSlot::default();
-        let line = ControlLine::new(stdin);
+        let line = ControlLine::new(stdin, carrier.clone());
         start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
         let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
-        let opened = near.open(sources, events, &mut launched);
+        let opened = near.open(source, events, &mut launched);
         let outcome = opened.and_then(|opened| carry_out(opened, self.watch, self.started));
         let patience = if outcome.is_ok() { LAST_WORD_WITHIN } else { LEAVES_WITHIN };
         let heard_all = match line.close_within(WRITTEN_WITHIN) {

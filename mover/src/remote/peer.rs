@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::control::{Carrier as CarrierSlot, ControlLine, Noise, carry, start_reader};
-use super::streams::{self, Credentials, carried, random};
+use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
+use super::streams::{self, Credentials, random};
 use crate::io::medium::{self, TransferEnd};
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp, window};
-use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
-use crate::pump::run::{Line, Part, Peer, run};
+use crate::pump::lane::assembly::pipe_window_bytes;
+use crate::pump::run::{Line, Part, Peer, Walking, run, start_walk};
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::resume::{ResumeCallbacks, ResumeState};
+use crate::pump::source::first_offer;
 use crate::pump::source::names::Names;
-use crate::pump::source::walk::Sources;
-use crate::pump::transfer::{Event, open_here_only};
+use crate::pump::source::walk::{Sources, WalkEvent};
+use crate::pump::transfer::Event;
 use crate::pump::watch::Watch;
 use crate::wire::message::{Message, Open, Opened, Role};
 use crate::wire::session::Session;
@@ -47,8 +48,9 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
         .try_clone_to_owned()
         .and_then(|input| Ok((input, io::stdout().as_fd().try_clone_to_owned()?)));
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
-    let line = ControlLine::new(File::from(output));
-    let code = match serve(File::from(input), line.clone(), Host { pinned, model }) {
+    let carrier = CarrierSlot::default();
+    let line = ControlLine::new(File::from(output), carrier.clone());
+    let code = match serve(File::from(input), line.clone(), carrier, Host { pinned, model }) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -66,14 +68,19 @@ struct Host {
     model: String,
 }
 
-fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
+fn serve(
+    input: File,
+    mut line: ControlLine,
+    carrier: CarrierSlot,
+    host: Host,
+) -> Result<(), Fault> {
     let (events_in, events) = channel();
-    let carried_data = CarrierSlot::default();
+    line.hold(ANSWERS_TOGETHER_WITHIN);
     line.send_mark()?;
-    let mut session = Session::follower(PROGRAM, clock::now());
-    line.send(&session.hello())?;
-    start_reader(input, Noise::None, events_in.clone(), carried_data.clone(), leave_soon);
-    let open = await_open(&mut session, &mut Hearing::new(&events, OPENS_WITHIN))?;
+    let mut meeting = Meeting::new(&line, &events);
+    line.send(&meeting.session.hello())?;
+    start_reader(input, Noise::None, events_in.clone(), carrier.clone(), leave_soon);
+    let open = meeting.await_open()?;
     host.pinned?;
     // Until the loop runs, which sends and expects pings itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
@@ -90,39 +97,35 @@ fn serve(input: File, mut line: ControlLine, host: Host) -> Result<(), Fault> {
     let opened = prepared.opened(&settings, port, &identity);
     let credentials = Arc::new(credentials(&open, identity));
     streams::start_accepting(listener, tuning, credentials, events_in.clone())?;
-    let opened = Message::Opened(opened);
-    session.say(clock::now(), &opened);
-    line.send(&opened)?;
-    let mut hearing = Hearing::new(&events, settings.stall);
-    let Joined { streams, mut early, carrier } =
-        await_streams(&mut session, &mut hearing, &line, &carried_data)?;
+    meeting.say(&Message::Opened(opened))?;
+    line.release();
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
-    let mut sources = prepared.sources;
-    if sources.is_some() {
-        let cut = await_cut(&mut session, &mut hearing, &events_in, &mut early)?;
-        settings = settings.cut_as(cut);
-    }
-    if open.listed {
-        let names = Arc::new(await_names(&mut session, &mut hearing, &events_in, &mut early)?);
-        sources = sources.map(|sources| sources.list(names, settings.recursive));
-    }
-    let source = sources.map(|sources| (open.locations[0].clone(), sources));
+    let source = match prepared.sources {
+        Some(sources) => {
+            let (walking, cut) = meeting.begin_source(sources, &open, &events_in)?;
+            settings = settings.cut_as(cut);
+            Some((open.locations[0].clone(), walking))
+        }
+        None => None,
+    };
     line.set_heartbeat(None);
+    let Meeting { session, early, .. } = meeting;
     let part = Part {
         window_bytes: (window_bytes > 0).then_some(window_bytes),
         rename: None,
-        carrier,
+        carrier: Carrier::Tcp,
         about: prepared.about,
         settings,
         source,
         sink: prepared.target,
-        streams,
+        streams: Vec::new(),
         peer: Some(Peer {
             session,
             line: Box::new(line.clone()),
-            pulse: carried_data.pulse.clone(),
+            pulse: carrier.pulse.clone(),
             drives: false,
+            may_carry: false,
             dial: None,
             host: None,
         }),
@@ -218,48 +221,124 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
     }
 }
 
-fn await_open(session: &mut Session, hearing: &mut Hearing<'_>) -> Result<Open, Fault> {
-    loop {
-        match hearing.next()? {
-            Event::Heard(message) => {
-                session.hear(clock::now(), &message)?;
-                match message {
-                    Message::Open(open) => return Ok(*open),
-                    Message::Stop(fault) => return Err(fault),
-                    _ => {}
-                }
-            }
-            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
-            _ => {}
-        }
-    }
-}
-
-/// Receives messages before the loop runs; a near side that is silent for `stall` is gone.
-struct Hearing<'a> {
+/// The conversation before the loop runs. A near side that is silent for `stall` is gone.
+struct Meeting<'a> {
+    session: Session,
+    line: ControlLine,
     events: &'a Receiver<Event>,
     stall: Nanos,
     heard: Tick,
+    /// What the loop has to handle first.
+    early: Vec<Event>,
+    /// What the walk finds first may be offered at once.
+    may_offer: bool,
 }
 
-impl Hearing<'_> {
-    fn new(events: &Receiver<Event>, stall: Nanos) -> Hearing<'_> {
-        Hearing { events, stall, heard: clock::now() }
-    }
-
-    fn next(&mut self) -> Result<Event, Fault> {
-        let left = self.stall.0.saturating_sub(clock::now().since(self.heard).0);
-        match self.events.recv_timeout(Duration::from_nanos(left)) {
-            Ok(event) => {
-                if matches!(event, Event::Heard(_)) {
-                    self.heard = clock::now();
-                }
-                Ok(event)
-            }
-            Err(RecvTimeoutError::Timeout) => Err(silent("the near side", self.stall)),
-            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+impl<'a> Meeting<'a> {
+    fn new(line: &ControlLine, events: &'a Receiver<Event>) -> Meeting<'a> {
+        let now = clock::now();
+        Meeting {
+            session: Session::follower(PROGRAM, now),
+            line: line.clone(),
+            events,
+            stall: OPENS_WITHIN,
+            heard: now,
+            early: Vec::new(),
+            may_offer: false,
         }
     }
+
+    fn say(&mut self, message: &Message) -> Result<(), Fault> {
+        self.session.say(clock::now(), message);
+        self.line.send(message)
+    }
+
+    /// The next message. Other events are kept, and what the walk finds first is offered.
+    fn hear(&mut self) -> Result<Message, Fault> {
+        loop {
+            let left = self.stall.0.saturating_sub(clock::now().since(self.heard).0);
+            match self.events.recv_timeout(Duration::from_nanos(left)) {
+                Ok(Event::Heard(message)) => {
+                    self.heard = clock::now();
+                    self.session.hear(self.heard, &message)?;
+                    match message {
+                        Message::Stop(fault) => return Err(fault),
+                        Message::Ping => {}
+                        message => return Ok(message),
+                    }
+                }
+                Ok(Event::Closed(fault)) => return Err(fault.unwrap_or_else(gone)),
+                Ok(Event::Found(WalkEvent::Chunk(found))) if self.may_offer => {
+                    self.may_offer = false;
+                    self.say(&first_offer(&found))?;
+                    self.early.push(Event::OfferedBefore(found));
+                }
+                Ok(event) => self.early.push(event),
+                Err(RecvTimeoutError::Timeout) => return Err(silent("the near side", self.stall)),
+                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+            }
+        }
+    }
+
+    fn await_open(&mut self) -> Result<Open, Fault> {
+        loop {
+            if let Message::Open(open) = self.hear()? {
+                self.stall = open.settings.stall;
+                return Ok(*open);
+            }
+        }
+    }
+
+    /// What a far source does before the loop runs: it begins to walk, offers what that finds
+    /// first, and hears how the driver's sink needs objects cut. Only a list of names has to come
+    /// before the walk.
+    fn begin_source(
+        &mut self,
+        sources: Sources,
+        open: &Open,
+        events_in: &Sender<Event>,
+    ) -> Result<(Walking, Cut), Fault> {
+        let start = |sources| start_walk(sources, &open.settings, events_in.clone());
+        if open.listed {
+            let cut = self.await_cut()?;
+            let names = Arc::new(self.await_names()?);
+            return Ok((start(sources.list(names, open.settings.recursive)), cut));
+        }
+        self.may_offer = true;
+        let walking = start(sources);
+        let cut = self.await_cut()?;
+        Ok((walking, cut))
+    }
+
+    /// How the driver's sink needs objects cut: it says so before all else.
+    fn await_cut(&mut self) -> Result<Cut, Fault> {
+        match self.hear()? {
+            Message::Cut(cut) => Ok(cut),
+            other => Err(too_early(&other, "its Cut")),
+        }
+    }
+
+    /// All the names that the driver wants: the walk may not wait for messages.
+    fn await_names(&mut self) -> Result<Names, Fault> {
+        let mut names = Names::new()?;
+        loop {
+            match self.hear()? {
+                Message::Names { paths, last } => {
+                    paths.iter().try_for_each(|path| names.push(path))?;
+                    if last {
+                        names.complete()?;
+                        return Ok(names);
+                    }
+                }
+                carry @ Message::Carry(_) => self.early.push(Event::HeardBefore(carry)),
+                other => return Err(too_early(&other, "the last name of its list")),
+            }
+        }
+    }
+}
+
+fn too_early(message: &Message, before: &str) -> Fault {
+    Fault::peer(format!("the peer sent {} before {before}", message.name()))
 }
 
 /// How often a busy side sends a ping before its loop runs.
@@ -270,135 +349,6 @@ pub(crate) fn heartbeat(stall: Nanos) -> Duration {
 /// The fault of a peer from which nothing was heard.
 pub fn silent(who: &str, stall: Nanos) -> Fault {
     Fault::new(Class::Unreachable, format!("nothing was heard from {who} for {stall}"))
-}
-
-/// Data streams, and the messages that came before they had joined.
-struct Joined {
-    streams: Vec<Stream>,
-    early: Vec<Message>,
-    carrier: Carrier,
-}
-
-/// Waits until a first stream has joined, or the driver cannot reach the port. The others join
-/// while the transfer runs.
-fn await_streams(
-    session: &mut Session,
-    hearing: &mut Hearing<'_>,
-    line: &ControlLine,
-    carried_data: &CarrierSlot,
-) -> Result<Joined, Fault> {
-    // Early messages are kept with their tickets: the reader waits when there are too many.
-    let (mut early, mut tickets) = (Vec::new(), Vec::new());
-    loop {
-        match hearing.next()? {
-            Event::Dealt(ticket) => tickets.push(ticket),
-            Event::Joined(stream) => {
-                return Ok(Joined { streams: vec![stream], early, carrier: Carrier::Tcp });
-            }
-            Event::Heard(message) => {
-                session.hear(clock::now(), &message)?;
-                match message {
-                    Message::Carry => {
-                        let streams = vec![carried(carry(line, carried_data)?)];
-                        return Ok(Joined { streams, early, carrier: Carrier::Control });
-                    }
-                    Message::Stop(fault) => return Err(fault),
-                    Message::Ping => {}
-                    // Its last stream may still be proving itself here while the driver goes on.
-                    message => early.push(message),
-                }
-            }
-            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
-            _ => {}
-        }
-    }
-}
-
-/// How the driver's sink needs objects cut.
-fn await_cut(
-    session: &mut Session,
-    hearing: &mut Hearing<'_>,
-    events_in: &Sender<Event>,
-    early: &mut Vec<Message>,
-) -> Result<Cut, Fault> {
-    let said = early.iter().position(|message| matches!(message, Message::Cut(_)));
-    if let Some(Message::Cut(cut)) = said.map(|at| early.remove(at)) {
-        return Ok(cut);
-    }
-    let mut joined = Vec::new();
-    let cut = loop {
-        match hearing.next()? {
-            Event::Heard(message) => {
-                session.hear(clock::now(), &message)?;
-                match message {
-                    Message::Cut(cut) => break cut,
-                    Message::Stop(fault) => return Err(fault),
-                    Message::Ping => {}
-                    other => {
-                        let name = other.name();
-                        return Err(Fault::peer(format!("the peer sent {name} before its Cut")));
-                    }
-                }
-            }
-            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
-            event => joined.push(event),
-        }
-    };
-    // Streams that have joined in the meantime are for the transfer.
-    joined.into_iter().for_each(|event| drop(events_in.send(event)));
-    Ok(cut)
-}
-
-/// All the names that the driver wants: the walk may not wait for messages.
-fn await_names(
-    session: &mut Session,
-    hearing: &mut Hearing<'_>,
-    events_in: &Sender<Event>,
-    early: &mut Vec<Message>,
-) -> Result<Names, Fault> {
-    let mut joined = Vec::new();
-    let mut names = Names::new()?;
-    let mut take = |message| match message {
-        Message::Names { paths, last } => {
-            paths.iter().try_for_each(|path| names.push(path))?;
-            Ok((last, None))
-        }
-        Message::Stop(fault) => Err(fault),
-        Message::Ping => Ok((false, None)),
-        other => Ok((false, Some(other))),
-    };
-    let mut others = Vec::new();
-    let mut complete = false;
-    for message in early.drain(..) {
-        let (last, other) = take(message)?;
-        complete |= last;
-        others.extend(other);
-    }
-    while !complete {
-        match hearing.next()? {
-            Event::Heard(message) => {
-                session.hear(clock::now(), &message)?;
-                let (last, other) = take(message)?;
-                complete = last;
-                match other {
-                    None => {}
-                    Some(Message::Carry) => return Err(open_here_only()),
-                    Some(other) => {
-                        let text = "before the last name of its list";
-                        return Err(Fault::peer(format!("the peer sent {} {text}", other.name())));
-                    }
-                }
-            }
-            Event::Closed(fault) => return Err(fault.unwrap_or_else(gone)),
-            Event::Dealt(_) => {}
-            event => joined.push(event),
-        }
-    }
-    // Streams that have joined in the meantime are for the transfer.
-    joined.into_iter().for_each(|event| drop(events_in.send(event)));
-    *early = others;
-    names.complete()?;
-    Ok(names)
 }
 
 /// The address at which the driver reached us: the one that sshd took the connection on.
@@ -421,6 +371,8 @@ fn leave_soon() {
 
 /// A driver sends its request right after its hello: it has logged in already.
 const OPENS_WITHIN: Nanos = Nanos(30_000_000_000);
+/// How long the greeting may wait for the answer to the request, which came with the driver's.
+const ANSWERS_TOGETHER_WITHIN: Duration = Duration::from_millis(20);
 /// How long a side whose peer is gone may take to complete its journal.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 

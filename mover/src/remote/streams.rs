@@ -10,12 +10,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use super::addresses::Choice;
 use crate::ends::stream::Protection;
 use crate::io::clock;
 use crate::io::tcp::{self, Tuning};
@@ -25,7 +26,7 @@ use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Dial;
 use crate::pump::transfer::Event;
 use crate::wire::message::{Message, Role};
-use crate::wire::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::wire::preamble::{CONTROL_STREAM, PREAMBLE_BYTES, Preamble};
 use crate::work::seal::handshake::{
     Fingerprint, Handshake, Identity, RECORD_HEADER_BYTES, record_bytes,
 };
@@ -38,6 +39,8 @@ use base::units::{Nanos, Tick};
 /// How long a connection may take to prove itself, and how long connecting may take.
 const PROOF_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// How long it may take to see that a far side whose ports do not answer has ended.
+const ENDS_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long to wait after accepting a connection has failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -84,43 +87,6 @@ pub fn random<const N: usize>() -> Result<[u8; N], Fault> {
     Ok(bytes)
 }
 
-/// How many streams there are to be, on a path between hosts and within one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Count {
-    pub between_hosts: u16,
-    pub within_host: u16,
-}
-
-/// Streams that are connected, and how many there are to be.
-#[derive(Debug)]
-pub(crate) struct Connected {
-    pub streams: Vec<Stream>,
-    pub wanted: u16,
-    pub address: SocketAddr,
-}
-
-/// Connects all streams: the first finds the address where the far side proves itself, the others
-/// connect there in parallel. One is enough to begin with.
-pub(crate) fn connect_all(
-    addresses: &[SocketAddr],
-    port: u16,
-    count: Count,
-    tuning: &Tuning,
-    credentials: &Credentials,
-) -> Result<Connected, Fault> {
-    let (first, address, is_same_host) = connect_first(addresses, port, tuning, credentials)?;
-    let wanted = if is_same_host { count.within_host } else { count.between_hosts };
-    let mut streams = vec![first];
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..wanted)
-            .map(|index| scope.spawn(move || connect_one(address, index, tuning, credentials)))
-            .collect();
-        let joined = others.into_iter().map(|other| other.join().expect("no handshake panics"));
-        streams.extend(joined.flatten());
-    });
-    Ok(Connected { streams, wanted, address })
-}
-
 fn connect_one(
     address: SocketAddr,
     number: u16,
@@ -132,66 +98,120 @@ fn connect_one(
     prove_connector(connection, number, tuning, credentials)
 }
 
-/// Opens streams to replace lost ones.
+/// The data port of the far side, and where it can be reached, perhaps.
 #[derive(Debug)]
-pub(crate) struct Dialer {
-    pub address: SocketAddr,
-    pub tuning: Tuning,
-    pub credentials: Arc<Credentials>,
-    pub events: Sender<Event>,
+pub(crate) struct FarPort {
+    pub choice: Choice,
+    /// As the user knows it.
+    pub host: String,
+    pub port: u16,
+    /// The control connection carries the data if it cannot be reached.
+    pub may_carry: bool,
+}
+
+impl FarPort {
+    /// What this fault means, for the user.
+    pub(crate) fn unreachable(&self, fault: Fault) -> Fault {
+        let (what, advice) = self.choice.explain(&self.host, self.port, &fault);
+        let text = match self.may_carry {
+            true => format!(
+                "{what}: the data goes over the control connection, in one stream; {advice} for \
+                 more"
+            ),
+            false => format!("{what}, and a test of the path needs one: {advice}"),
+        };
+        Fault { text, ..fault }
+    }
+}
+
+/// Opens streams in the background.
+#[derive(Debug)]
+pub(crate) struct Dialer(Arc<Dialing>);
+
+#[derive(Debug)]
+struct Dialing {
+    far_port: FarPort,
+    /// Where it was reached.
+    address: OnceLock<SocketAddr>,
+    tuning: Tuning,
+    credentials: Credentials,
+    events: Sender<Event>,
+}
+
+impl Dialer {
+    pub(crate) fn new(
+        far_port: FarPort,
+        tuning: Tuning,
+        credentials: Credentials,
+        events: Sender<Event>,
+    ) -> Dialer {
+        let address = OnceLock::new();
+        Dialer(Arc::new(Dialing { far_port, address, tuning, credentials, events }))
+    }
 }
 
 impl Dial for Dialer {
     fn dial(&self, number: u32, after: Duration) {
-        let (address, tuning) = (self.address, self.tuning.clone());
-        let (credentials, events) = (self.credentials.clone(), self.events.clone());
+        let dialing = self.0.clone();
         let connect = move || {
             thread::sleep(after);
-            // Numbers are not used twice: this many streams are more than a path can lose.
-            let connected = match u16::try_from(number) {
-                Ok(number) => connect_one(address, number, &tuning, &credentials),
-                Err(_) => Err(Fault::new(Class::Unreachable, "65,536 data streams were lost")),
-            };
-            let _ = events.send(match connected {
+            let _ = dialing.events.send(match dialing.connect(number) {
                 Ok(stream) => Event::Joined(stream),
                 Err(fault) => Event::NotJoined(fault),
             });
         };
         if let Err(error) = thread::Builder::new().name("datapump-dial".into()).spawn(connect) {
             let fault = Fault::system("start a thread", &error);
-            let _ = self.events.send(Event::NotJoined(fault));
+            let _ = self.0.events.send(Event::NotJoined(fault));
         }
     }
 }
 
-/// The first stream, at the first address where the far side answers. Anything else that answers at
-/// an address (behind a NAT, a proxy, another program at that port) says nothing of the far side,
-/// which cannot be reached there. True where it is on this host.
-fn connect_first(
-    addresses: &[SocketAddr],
-    port: u16,
-    tuning: &Tuning,
-    credentials: &Credentials,
-) -> Result<(Stream, SocketAddr, bool), Fault> {
-    let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        let mut address = *address;
-        address.set_port(port);
-        last = match tcp::connect(address, tuning, CONNECT_WITHIN) {
-            Err(error) => unreachable(&error),
-            Ok(connection) => {
-                let is_same_host = tcp::is_same_host(&connection);
-                match prove_connector(connection, 0, tuning, credentials) {
-                    Ok(stream) => return Ok((stream, address, is_same_host)),
-                    Err(fault) => Fault::new(
-                        Class::Unreachable,
-                        format!("something else answers at {address}: {}", fault.text),
-                    ),
-                }
-            }
+impl Dialing {
+    fn connect(&self, number: u32) -> Result<Stream, Fault> {
+        // Numbers are not used twice: this many streams are more than a path can lose.
+        let number = u16::try_from(number).ok().filter(|it| u32::from(*it) != CONTROL_STREAM);
+        let Some(number) = number else {
+            return Err(Fault::new(Class::Unreachable, "65,535 data streams were lost"));
         };
+        if let Some(address) = self.address.get() {
+            return connect_one(*address, number, &self.tuning, &self.credentials);
+        }
+        let fault = match self.connect_somewhere(number) {
+            Ok((stream, address)) => {
+                self.address.get_or_init(|| address);
+                return Ok(stream);
+            }
+            Err(fault) => fault,
+        };
+        // A far side that cannot be reached may just have ended: that comes first then.
+        thread::sleep(ENDS_WITHIN);
+        Err(self.far_port.unreachable(fault))
     }
-    Err(last)
+
+    /// At the first address where the far side answers. Anything else that answers at an address
+    /// (behind a NAT, a proxy, another program at that port) says nothing of the far side, which
+    /// cannot be reached there.
+    fn connect_somewhere(&self, number: u16) -> Result<(Stream, SocketAddr), Fault> {
+        let mut last = unreachable(&io::ErrorKind::AddrNotAvailable.into());
+        for address in &self.far_port.choice.tries {
+            let mut address = *address;
+            address.set_port(self.far_port.port);
+            last = match tcp::connect(address, &self.tuning, CONNECT_WITHIN) {
+                Err(error) => unreachable(&error),
+                Ok(connection) => {
+                    match prove_connector(connection, number, &self.tuning, &self.credentials) {
+                        Ok(stream) => return Ok((stream, address)),
+                        Err(fault) => Fault::new(
+                            Class::Unreachable,
+                            format!("something else answers at {address}: {}", fault.text),
+                        ),
+                    }
+                }
+            };
+        }
+        Err(last)
+    }
 }
 
 /// Accepts connections for as long as the listener is wanted; each proves itself on a thread of its
@@ -233,11 +253,6 @@ pub(crate) fn start_accepting(
         .spawn(work)
         .map(drop)
         .map_err(|error| Fault::system("start a thread", &error))
-}
-
-/// A stream over the control connection, which is private already.
-pub fn carried(socket: crate::io::volume::Handle) -> Stream {
-    Stream { handle: StreamHandle::new(0, socket), protection: Protection::Off }
 }
 
 /// A connection that has to prove itself, all of it before one deadline: a peer that sends a byte

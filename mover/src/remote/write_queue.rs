@@ -23,6 +23,8 @@ struct State {
     message_bytes: usize,
     /// Encoded already. Messages overtake them.
     carried: VecDeque<Vec<u8>>,
+    /// Nothing is written before this is over, or the queue is released.
+    held: Option<Duration>,
     /// A ping is written when nothing else has been for this long.
     heartbeat: Option<Duration>,
     /// Bytes that the connection has accepted.
@@ -31,6 +33,12 @@ struct State {
     /// The thread has written everything, or has given up.
     ended: bool,
     broken: Option<Fault>,
+}
+
+impl State {
+    fn has_some(&self) -> bool {
+        !self.messages.is_empty() || !self.carried.is_empty()
+    }
 }
 
 impl WriteQueue {
@@ -98,6 +106,18 @@ impl WriteQueue {
         }
     }
 
+    /// Keeps what is queued from now on back for so long at most, so that it is written together:
+    /// ssh sends what is written later a round trip later (Nagle's algorithm).
+    pub(super) fn hold(&self, at_most: Duration) {
+        self.lock().held = Some(at_most);
+    }
+
+    /// Nothing is kept back any more.
+    pub(super) fn release(&self) {
+        self.lock().held = None;
+        self.changed.notify_all();
+    }
+
     /// True while so much is queued that callers who can should not add to it.
     pub(super) fn is_full(&self) -> bool {
         self.lock().message_bytes >= FULL_BYTES
@@ -151,9 +171,21 @@ impl WriteQueue {
     fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
         loop {
-            if let Some(message) = state.messages.pop_front() {
-                state.message_bytes -= message.len();
-                return Some(message);
+            if let Some(at_most) = state.held.filter(|_| !state.closed && state.has_some()) {
+                let is_held = |state: &mut State| state.held.is_some() && !state.closed;
+                let waited = self.changed.wait_timeout_while(state, at_most, is_held);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.held = None;
+            }
+            if let Some(mut messages) = state.messages.pop_front() {
+                while let Some(next) = state.messages.front()
+                    && messages.len() + next.len() <= WRITTEN_BYTES_MAX
+                {
+                    messages.extend_from_slice(next);
+                    state.messages.pop_front();
+                }
+                state.message_bytes -= messages.len();
+                return Some(messages);
             }
             if let Some(piece) = state.carried.pop_front() {
                 return Some(piece);
@@ -195,6 +227,8 @@ const FULL_BYTES: usize = 256 << 10;
 /// What cannot be held back (answers to what the peer has offered) is limited by the credit for
 /// objects; a peer that reads never lets this much wait.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// Messages are written together up to this.
+const WRITTEN_BYTES_MAX: usize = 32 << 10;
 /// Pieces of carried data in the queue: the next is read while one is written.
 const CARRIED_PIECES: usize = 2;
 

@@ -31,8 +31,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 7: preallocate may be auto, and a null end may cycle through many buffers.
 /// 8: of files with holes only the data is sent; a run continues with the request size and the
 /// digest of an earlier one.
-pub const VERSION_MIN: u16 = 9;
-pub const VERSION_MAX: u16 = 9;
+pub const VERSION_MIN: u16 = 10;
+pub const VERSION_MAX: u16 = 10;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -117,6 +117,23 @@ pub enum WantedRanges {
     Rest(Vec<(u64, u64)>),
 }
 
+/// Which data the control connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// The first bytes, while a data stream is being opened.
+    First,
+    /// All of it: no data stream can be opened.
+    All,
+    /// None any more: one has been opened.
+    NoMore,
+}
+
+impl Carries {
+    fn from_code(code: u8) -> Option<Carries> {
+        [Carries::First, Carries::All, Carries::NoMore].into_iter().find(|it| *it as u8 == code)
+    }
+}
+
 /// One message of the control protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
@@ -127,8 +144,8 @@ pub enum Message {
     },
     Open(Box<Open>),
     Opened(Opened),
-    /// Carry the data on this connection: no data port could be reached.
-    Carry,
+    /// Which data this connection carries.
+    Carry(Carries),
     /// Bytes of the data stream, where this connection carries it.
     Carried(Vec<u8>),
     /// Source: objects, the first of which has this number.
@@ -255,7 +272,7 @@ impl Message {
             Message::Hello { .. } => 1,
             Message::Open(_) => 2,
             Message::Opened(_) => 3,
-            Message::Carry => 4,
+            Message::Carry(_) => 4,
             Message::Carried(_) => 5,
             Message::Offer { .. } => 6,
             Message::Want { .. } => 7,
@@ -297,7 +314,8 @@ impl Message {
             }
             Message::Open(open) => fields::put_open(out, open),
             Message::Opened(opened) => fields::put_opened(out, opened),
-            Message::Carry | Message::Ping | Message::Enough => {}
+            Message::Carry(carries) => out.u8(*carries as u8),
+            Message::Ping | Message::Enough => {}
             Message::Carried(bytes) => out.raw(bytes),
             Message::Offer { first, entries } => {
                 out.u64(*first);
@@ -358,7 +376,7 @@ impl Message {
             },
             2 => Message::Open(Box::new(fields::get_open(from)?)),
             3 => Message::Opened(fields::get_opened(from)?),
-            4 => Message::Carry,
+            4 => Message::Carry(fields::get_choice(from, Carries::from_code)?),
             5 => Message::Carried(from.rest().to_vec()),
             6 => {
                 let first = from.u64()?;

@@ -116,7 +116,7 @@ impl Session {
                 self.phase = Phase::Moving;
                 Ok(())
             }
-            (Phase::Moving, Message::Carry) if !self.drives => Ok(()),
+            (Phase::Moving, Message::Carry(_)) if !self.drives => Ok(()),
             (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
             (Phase::Moving, Message::Enough | Message::Cut(_)) if self.drives => {
                 Err(out_of_turn(self.phase, message))
@@ -130,7 +130,7 @@ impl Session {
                 Message::Hello { .. }
                 | Message::Open(_)
                 | Message::Opened(_)
-                | Message::Carry
+                | Message::Carry(_)
                 | Message::Samples { .. },
             ) => Err(out_of_turn(self.phase, message)),
             (Phase::Moving, message) => self.account(self.role.map(Role::other), message),
@@ -215,7 +215,10 @@ impl Session {
             | (_, Message::Enough | Message::DecompressionTime(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
-            (_, Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry)
+            (
+                _,
+                Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry(_),
+            )
             | (
                 _,
                 Message::Warning { .. } | Message::Report(_) | Message::Stop(_) | Message::Ping,
@@ -241,7 +244,7 @@ fn out_of_turn(phase: Phase, message: &Message) -> Fault {
 mod tests {
     use super::*;
     use crate::wire::manifest::{Entry, EntryKind};
-    use crate::wire::message::{Open, Opened, Origin, WantedRanges};
+    use crate::wire::message::{Carries, Open, Opened, Origin, WantedRanges};
     use base::codec::DecompressionTime;
     use base::job::Location;
     use base::path::PathSample;
@@ -344,7 +347,7 @@ mod tests {
             (false, Message::Finished { objects: vec![(0, None)] }),
             (true, Message::OfferEnd { objects: 1, bytes: 0 }),
             (true, Message::Hello { min: 1, max: 1, program: String::new() }),
-            (false, Message::Carry),
+            (false, Message::Carry(Carries::First)),
             (true, samples()),
             (true, Message::Enough),
             (false, Message::Enough),

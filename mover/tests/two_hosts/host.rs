@@ -39,6 +39,8 @@ pub(crate) struct Part {
     pub has_sink: bool,
     pub peer: Option<PeerSetup>,
     pub streams: Vec<Stream>,
+    /// This end of the stream that the control connection can carry.
+    pub carried: Option<Stream>,
 }
 
 pub(crate) struct Host {
@@ -53,6 +55,7 @@ pub(crate) struct Host {
     /// What has been said and is on its way, as bytes.
     pub said: VecDeque<Vec<u8>>,
     line_was_full: bool,
+    carried: Option<Stream>,
     /// Streams to be opened: their numbers, and when.
     pub dials: Vec<(Tick, u32)>,
     lanes: BTreeMap<u32, Lane>,
@@ -101,7 +104,7 @@ impl Host {
         let settings = fixture.settings.clone();
         let sink = part.has_sink.then(|| target(fixture));
         let place = part.has_source.then(|| Location::Path("/origin".into()));
-        let far = !part.streams.is_empty();
+        let far = part.peer.is_some();
         let here = Here { source: place.as_ref(), sink: part.has_sink, far, window_bytes: None };
         let ledgers = Ledgers::new(&settings, here, &watch);
         let resume_state = match part.has_sink {
@@ -109,6 +112,7 @@ impl Host {
             false => ResumeState::none("none".into(), &settings),
         };
         let mut host = Host::new(name, fixture, (&ledgers, far), watch.clone(), notices);
+        host.carried = part.carried;
         let volume: Arc<dyn Volume> = fixture.target.clone();
         host.finisher = part
             .has_sink
@@ -159,6 +163,7 @@ impl Host {
             events: VecDeque::new(),
             said: VecDeque::new(),
             line_was_full: false,
+            carried: None,
             dials: Vec::new(),
             lanes: BTreeMap::new(),
             assembly: Lanes::new(fixture, ledgers),
@@ -225,6 +230,10 @@ impl Host {
         match action {
             Action::Say(message) => self.said.push_back(message.encode()),
             Action::StartLane(stream) => self.start_lane(stream, rng),
+            Action::Carry => {
+                let stream = self.carried.take().expect("it is carried once");
+                self.events.push_back(Event::Joined(stream));
+            }
             Action::Dial { number, after } => {
                 self.dials.push((self.world.now().after(after), number));
             }

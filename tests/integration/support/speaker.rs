@@ -1,5 +1,6 @@
 //! A peer that sends what a test wants, in the program's own protocol.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -11,7 +12,7 @@ use base::job::Location;
 use base::label::{Kind, Label};
 use base::settings::Settings;
 use mover::wire::frame;
-use mover::wire::message::{MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
+use mover::wire::message::{Carries, MARK, Message, Open, Opened, Origin, Role, VERSION_MAX};
 
 use super::{PATIENCE, Scene};
 
@@ -19,6 +20,8 @@ use super::{PATIENCE, Scene};
 pub(crate) struct Speaker {
     writer: Box<dyn Write + Send>,
     heard: Receiver<Message>,
+    /// Heard already, and not handed on.
+    put_back: VecDeque<Message>,
     frames: u64,
 }
 
@@ -61,7 +64,7 @@ impl Speaker {
             }
             Some(())
         });
-        Speaker { writer, heard, frames: 0 }
+        Speaker { writer, heard, put_back: VecDeque::new(), frames: 0 }
     }
 
     /// The other side may have closed the connection: that is no error.
@@ -94,17 +97,17 @@ impl Speaker {
 
     /// The next message of the other side; `None` if the connection ends before.
     pub(crate) fn hear(&mut self) -> Option<Message> {
-        self.heard.recv_timeout(PATIENCE).ok()
+        self.hear_within(PATIENCE)
     }
 
     pub(crate) fn hear_within(&mut self, patience: Duration) -> Option<Message> {
-        self.heard.recv_timeout(patience).ok()
+        self.put_back.pop_front().or_else(|| self.heard.recv_timeout(patience).ok())
     }
 
     /// Opens a transfer as its driver, with the data on this connection.
     pub(crate) fn open(&mut self, role: Role, location: Location, settings: Settings) {
         self.open_port(role, location, settings);
-        self.say(&Message::Carry);
+        self.say(&Message::Carry(Carries::All));
     }
 
     /// Opens a transfer as its driver; returns the data port.
@@ -154,14 +157,17 @@ impl Speaker {
     pub(crate) fn answer(&mut self, opened: Opened) -> bool {
         assert!(matches!(self.hear(), Some(Message::Open(_))), "not asked to open");
         self.say(&Message::Opened(opened));
-        // A list of names may come first, and a driver that ends gives a reason.
-        loop {
+        // Offers, or a list of names, may come first, and a driver that ends gives a reason.
+        let mut others = VecDeque::new();
+        let answer = loop {
             match self.hear() {
-                Some(Message::Carry) => return true,
-                Some(Message::Stop(_)) | None => return false,
-                Some(_) => {}
+                Some(Message::Carry(_)) => break true,
+                Some(Message::Stop(_)) | None => break false,
+                Some(other) => others.push_back(other),
             }
-        }
+        };
+        self.put_back = others;
+        answer
     }
 }
 

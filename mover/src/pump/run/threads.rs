@@ -1,11 +1,9 @@
 //! The threads of one side, each of which reports to the transfer by events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::{Lane, Over};
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Finisher};
@@ -17,21 +15,25 @@ use base::settings::Settings;
 
 pub(super) type FinisherThread = (Sender<Work>, JoinHandle<()>);
 
-/// Finds what to offer, up to `CHUNKS_AHEAD` chunks ahead: taking one lets it continue.
-pub(super) fn walk(
-    sources: Sources,
-    settings: &Settings,
-    events: Sender<Event>,
-    cancellation: &Arc<Cancellation>,
-) -> SyncSender<()> {
+/// A walk of the sources that has begun. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Walking {
+    /// Lets it continue by one chunk.
+    pub(super) go_on: SyncSender<()>,
+    /// Reading the sources may wait for a device.
+    pub(super) sources_wait: bool,
+}
+
+/// Finds what to offer, up to `CHUNKS_AHEAD` chunks ahead: taking one lets it continue. It may
+/// begin long before the transfer, during a login for example.
+pub fn start_walk(sources: Sources, settings: &Settings, events: Sender<Event>) -> Walking {
     let (go_on, may_go_on) = sync_channel(CHUNKS_AHEAD);
     (0..CHUNKS_AHEAD).for_each(|_| go_on.try_send(()).expect("it has room for so many"));
-    let (settings, cancellation) = (settings.clone(), cancellation.clone());
+    let (settings, sources_wait) = (settings.clone(), sources.wait());
     spawn("datapump-walk", move || {
         let walked = catch_unwind(AssertUnwindSafe(|| {
             sources.walk(&settings, &mut |sighting| {
-                let is_wanted = may_go_on.recv().is_ok() && !cancellation.is_cancelled();
-                is_wanted && events.send(Event::Found(sighting)).is_ok()
+                may_go_on.recv().is_ok() && events.send(Event::Found(sighting)).is_ok()
             });
         }));
         let _ = events.send(match walked {
@@ -39,7 +41,7 @@ pub(super) fn walk(
             Err(_) => Event::Failed(panicked("the walk")),
         });
     });
-    go_on
+    Walking { go_on, sources_wait }
 }
 
 pub(super) fn lane(stream: Option<u32>, lane: Lane, events: Sender<Event>) -> JoinHandle<()> {

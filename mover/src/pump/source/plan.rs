@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::io::request::{Content, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
 use crate::pump::cancellation::Cancellation;
+use crate::wire::message::Carries;
 use base::extent::{Extent, ExtentSet};
 use base::label::{Kind, Label};
 use base::settings::Lockstep;
@@ -60,6 +61,15 @@ struct State {
     claims: Option<Claims>,
     /// Each stream stops now and then to wait for the sink.
     lockstep: Option<Lockstep>,
+    /// The stream on the control connection, if there is one.
+    carried: Option<Carried>,
+}
+
+/// A stream on the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Carried {
+    stream: u32,
+    what: Carries,
 }
 
 /// What has been claimed and is not settled, by address.
@@ -128,6 +138,7 @@ impl Plan {
             pace: rate.map(|rate| Pace { rate, allowed_at: Tick(0), has_holes: false }),
             claims: streams.then(Claims::default),
             lockstep: None,
+            carried: None,
         };
         Plan { slot_bytes, cancellation, state: Mutex::new(state) }
     }
@@ -163,6 +174,14 @@ impl Plan {
         self.cancellation.changes.notify();
     }
 
+    /// This stream, on the control connection, carries the first bytes, while others are being
+    /// opened: one request under way at most, so that little is left on it when they are. Or all
+    /// bytes, or no more.
+    pub(crate) fn carry(&self, stream: u32, what: Carries) {
+        self.lock().carried = Some(Carried { stream, what });
+        self.cancellation.changes.notify();
+    }
+
     /// Ends an endless source after what has been claimed; others end by themselves.
     pub fn enough(&self) {
         let mut state = self.lock();
@@ -195,6 +214,7 @@ impl Plan {
         }
         let is_news = state.window.is_some()
             || lockstep.is_some()
+            || state.carried.is_some_and(|carried| carried.what == Carries::First)
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
         if is_news {
@@ -213,7 +233,8 @@ impl Plan {
             let sooner = if pace.has_holes { now.after(LOOK_AGAIN) } else { pace.allowed_at };
             return Claim::Later(pace.allowed_at.min(sooner));
         }
-        if let Some(stop) = state.stop_of(now, stream) {
+        let stop = state.stop_of_carried(stream).or_else(|| state.stop_of(now, stream));
+        if let Some(stop) = stop {
             return stop;
         }
         let claimed = match (state.runs.is_empty(), state.pipe) {
@@ -226,9 +247,7 @@ impl Plan {
         let again = match claimed {
             Ok(again) => again,
             // What is in flight may still get lost.
-            Err(Claim::Dry) if state.claims.as_ref().is_some_and(|c| !c.claimed.is_empty()) => {
-                return Claim::Idle;
-            }
+            Err(Claim::Dry) if state.may_come_back(stream) => return Claim::Idle,
             Err(other) => return other,
         };
         if let Some(pace) = &mut state.pace {
@@ -389,6 +408,30 @@ impl Plan {
 }
 
 impl State {
+    /// True while something is in flight that this stream may have to send again. A stream on the
+    /// control connection is not lost alone: with nothing on others, its end can follow at once.
+    fn may_come_back(&self, stream: u32) -> bool {
+        let Some(claims) = &self.claims else { return false };
+        match self.carried.is_some_and(|carried| carried.stream == stream) {
+            true => claims.claimed.values().any(|claimed| claimed.stream != stream),
+            false => !claims.claimed.is_empty(),
+        }
+    }
+
+    /// What the stream on the control connection is told, where it gets nothing now.
+    fn stop_of_carried(&self, stream: u32) -> Option<Claim> {
+        let carried = self.carried.filter(|carried| carried.stream == stream)?;
+        match carried.what {
+            Carries::All => None,
+            Carries::NoMore => Some(Claim::Dry),
+            Carries::First => {
+                let waiting = self.claims.as_ref()?.streams.get(&stream)?;
+                let has_more = !self.runs.is_empty() || self.pipe != PipeState::None;
+                (waiting.claimed > 0 && has_more).then_some(Claim::Idle)
+            }
+        }
+    }
+
     /// What a stream in lockstep is told while it stops; `None` where it may continue. With nothing
     /// left to send it need not stop.
     fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
@@ -692,6 +735,33 @@ mod tests {
     }
 
     const TAKEN: Claim = Claim::Taken;
+
+    #[test]
+    fn a_carried_stream_has_one_request_under_way_until_it_gets_all_or_no_more() {
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want([whole(0, 100_000)]);
+        plan.end();
+        plan.carry(7, Carries::First);
+        let mut request = Request::new(4096);
+        let mut claim = |stream| plan.claim(Tick(0), stream, &mut request);
+        assert_eq!((claim(7), claim(7)), (Claim::Taken, Claim::Idle), "one is under way");
+        assert_eq!((claim(0), claim(0)), (Claim::Taken, Claim::Taken), "others have no limit");
+        assert!(plan.settle(Tick(1), &[(0, 4096)]));
+        assert_eq!((claim(7), claim(7)), (Claim::Taken, Claim::Idle));
+        plan.carry(7, Carries::All);
+        assert_eq!((claim(7), claim(7)), (Claim::Taken, Claim::Taken), "there is no other");
+        plan.carry(7, Carries::First);
+        plan.carry(7, Carries::NoMore);
+        assert_eq!((claim(7), claim(0)), (Claim::Dry, Claim::Taken));
+
+        let plan = Plan::new(4096, None, None, true, Arc::default());
+        plan.want([whole(0, 5)]);
+        plan.end();
+        plan.carry(7, Carries::First);
+        let mut claim = |stream| plan.claim(Tick(0), stream, &mut request);
+        assert_eq!((claim(7), claim(0)), (Claim::Taken, Claim::Idle));
+        assert_eq!(claim(7), Claim::Dry, "its end follows at once: nothing is lost on it alone");
+    }
 
     #[test]
     fn what_came_from_a_pipe_is_kept_until_it_is_settled() {

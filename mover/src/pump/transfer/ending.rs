@@ -8,9 +8,11 @@ use crate::pump::sink::SinkSide;
 use crate::pump::sink::finisher::Ending;
 use crate::pump::sink::objects::Unfinished;
 use crate::pump::source::SourceSide;
+use crate::pump::transfer::stream_states::Carried;
 use crate::pump::transfer::{Action, Core, Done, Event, Report, Work};
 use crate::wire::message::Message;
 use base::fault::{Class, Fault};
+use base::job::Carrier;
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 
@@ -104,6 +106,8 @@ impl Core {
             self.actions.push_back(Action::Finish(Work::Close(ending)));
         }
         self.done.replaced = self.streams.replaced;
+        let only_started = self.streams.carried != Carried::Not && !self.streams.any_opened;
+        self.done.carrier = if only_started { Carrier::Control } else { self.carrier };
         self.phase = Phase::Over(Ok(std::mem::take(&mut self.done)));
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::pump::source::Settled;
-use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects, open_here_only};
+use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
 use crate::work::digest::to_hex;
@@ -28,7 +28,7 @@ impl Core {
                 self.watch.warn(text);
                 Ok(())
             }
-            Message::Carry => Err(open_here_only()),
+            Message::Carry(carries) => self.hear_carry(carries),
             Message::Enough => {
                 self.watch.enough();
                 Ok(())

@@ -1,6 +1,6 @@
 //! What a source does with what its walk finds.
 
-use crate::pump::source::walk::WalkEvent;
+use crate::pump::source::walk::{Found, WalkEvent};
 use crate::pump::transfer::{Action, Core, Walk};
 use crate::wire::message::Message;
 use base::fault::{Class, Fault};
@@ -37,6 +37,13 @@ impl Core {
             }
             self.actions.push_back(Action::WalkOn);
         }
+        Ok(())
+    }
+
+    /// The peer has been offered this: only the source's own ledger learns it now.
+    pub(super) fn offered_before(&mut self, found: Vec<Found>) -> Result<(), Fault> {
+        self.source.as_mut().expect("a walk is the source's").offer(found)?;
+        self.actions.push_back(Action::WalkOn);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::wire::preamble::CONTROL_STREAM;
 use base::fault::{Class, Fault};
 use base::units::{Nanos, Tick};
 
@@ -28,12 +29,29 @@ pub(super) struct StreamStates {
     known: BTreeSet<u32>,
     /// The number that the next replacement of a stream gets.
     next: u32,
-    /// Streams that this side is trying to replace.
+    /// Streams that this side is opening.
     pub awaited: u32,
+    /// A stream of its own connection has been opened, at the start or later.
+    pub any_opened: bool,
+    pub carried: Carried,
+    /// The driver has told a far source that a stream is open.
+    pub no_more_said: bool,
     pub replaced: u32,
     damaged: u32,
     /// Since when no stream has been alive.
     pub bare_since: Option<Tick>,
+}
+
+/// The stream that the control connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carried {
+    Not,
+    /// It only starts the transfer.
+    Starts,
+    /// It carries all data.
+    All,
+    /// The source has ended it.
+    Over,
 }
 
 /// Streams that may deliver damaged bytes before the whole transfer is given up: a path that flips
@@ -41,21 +59,31 @@ pub(super) struct StreamStates {
 const DAMAGED_MAX: u32 = 16;
 
 impl StreamStates {
-    /// The first `streams` have the first numbers; replacements follow.
+    /// The first streams have the numbers below `streams`; replacements follow.
     pub(super) fn new(streams: u16) -> StreamStates {
         StreamStates {
             each: BTreeMap::new(),
             known: BTreeSet::new(),
             next: streams.into(),
             awaited: 0,
+            any_opened: false,
+            carried: Carried::Not,
+            no_more_said: false,
             replaced: 0,
             damaged: 0,
             bare_since: None,
         }
     }
 
+    /// The first ones, too, are still to be opened.
+    pub(super) fn none_opened(&mut self, now: Tick) {
+        self.next = 0;
+        self.bare_since = Some(now);
+    }
+
     pub(super) fn add(&mut self, number: u32) {
         self.known.insert(number);
+        self.any_opened |= number != CONTROL_STREAM;
         self.bare_since = None;
         self.each.insert(number, StreamState::default());
     }

@@ -3,8 +3,10 @@
 use crate::pump::lane::Over;
 use crate::pump::lane::assembly::Stream;
 use crate::pump::sink::SinkSide;
+use crate::pump::transfer::stream_states::Carried;
 use crate::pump::transfer::{Action, Check, Core, Report};
-use crate::wire::message::Message;
+use crate::wire::message::{Carries, Message};
+use crate::wire::preamble::CONTROL_STREAM;
 use base::fault::{Class, Fault};
 use base::job::Carrier;
 use base::units::Nanos;
@@ -15,26 +17,86 @@ const REDIAL_AFTER: Nanos = Nanos::from_millis(1_000);
 const BARE_STALLS: u64 = 3;
 
 impl Core {
-    /// One lane for each stream, and others for those that could not be opened at once; where there
-    /// are none, as many as streams were asked for.
+    /// One lane for each stream, and others for those that are still to be opened; within one
+    /// process as many as streams were asked for.
     pub(super) fn start_lanes(&mut self, streams: Vec<Stream>) {
         let wanted = usize::from(self.settings.streams);
-        if streams.is_empty() {
+        if self.peer.is_none() {
             return (0..wanted).for_each(|_| self.start_lane(None));
         }
-        let begun = streams.len();
-        streams.into_iter().for_each(|stream| self.start_lane(Some(stream)));
-        if self.carrier == Carrier::Tcp {
-            (begun..wanted).for_each(|_| self.dial(Nanos(0)));
+        let is_carried = |stream: &Stream| stream.handle.number == CONTROL_STREAM;
+        let begun = streams.iter().filter(|stream| !is_carried(stream)).count();
+        if begun == 0 && self.carrier == Carrier::Tcp {
+            self.streams.none_opened(self.now);
         }
+        match (streams.len() - begun, self.carrier) {
+            (0, _) => {}
+            (_, Carrier::Tcp) => self.start_with_carried(),
+            _ => {
+                self.streams.carried = Carried::All;
+                self.plan_carries(Carries::All);
+            }
+        }
+        streams.into_iter().for_each(|stream| self.start_lane(Some(stream)));
+        (begun..wanted).for_each(|_| self.dial(Nanos(0)));
+    }
+
+    /// The control connection carries the first bytes, until a data stream has been opened.
+    fn start_with_carried(&mut self) {
+        self.streams.carried = Carried::Starts;
+        self.plan_carries(Carries::First);
+    }
+
+    fn plan_carries(&self, carries: Carries) {
+        if let Some(source) = &self.source {
+            source.plan.carry(CONTROL_STREAM, carries);
+        }
+    }
+
+    /// What the driver lets this connection carry.
+    pub(super) fn hear_carry(&mut self, carries: Carries) -> Result<(), Fault> {
+        match (carries, self.streams.carried) {
+            (Carries::First, Carried::Not) => {
+                self.start_with_carried();
+                self.actions.push_back(Action::Carry);
+            }
+            (Carries::All, Carried::Not | Carried::Starts) => self.carry_all(),
+            (Carries::NoMore, Carried::Starts) => self.plan_carries(carries),
+            // All was copied before the driver knew.
+            (Carries::All | Carries::NoMore, Carried::Over) => {}
+            _ => return Err(Fault::peer("the peer carries data out of turn")),
+        }
+        Ok(())
+    }
+
+    /// The control connection carries all data.
+    fn carry_all(&mut self) {
+        if self.streams.carried == Carried::Not {
+            self.actions.push_back(Action::Carry);
+        }
+        self.streams.carried = Carried::All;
+        self.plan_carries(Carries::All);
     }
 
     fn start_lane(&mut self, stream: Option<Stream>) {
         if let Some(stream) = &stream {
             self.streams.add(stream.handle.number);
+            self.note_opened(stream.handle.number);
         }
         self.lanes_running += 1;
         self.actions.push_back(Action::StartLane(stream));
+    }
+
+    /// The side that opens streams has opened one: then it knows that the far side has it, too.
+    fn note_opened(&mut self, number: u32) {
+        let starts = self.streams.carried == Carried::Starts;
+        if starts && self.drives() && number != CONTROL_STREAM && !self.streams.no_more_said {
+            self.streams.no_more_said = true;
+            self.plan_carries(Carries::NoMore);
+            if self.source.is_none() {
+                self.say(Message::Carry(Carries::NoMore));
+            }
+        }
     }
 
     pub(super) fn lane_over(&mut self, stream: Option<u32>, over: Over) -> Result<(), Fault> {
@@ -42,8 +104,7 @@ impl Core {
         self.lanes_running -= 1;
         let Some(number) = stream else { return over.fault.map_or(Ok(()), Err) };
         let replaceable = |fault: &Fault| {
-            matches!(fault.class, Class::Unreachable | Class::Corrupt)
-                && self.carrier == Carrier::Tcp
+            matches!(fault.class, Class::Unreachable | Class::Corrupt) && number != CONTROL_STREAM
         };
         if let Some(fault) = &over.fault
             && !replaceable(fault)
@@ -51,11 +112,25 @@ impl Core {
             return Err(fault.clone());
         }
         let why = self.streams.lane_over(number, over.fault.as_ref());
+        if number == CONTROL_STREAM {
+            self.carried_is_over();
+            return Ok(());
+        }
         match over.fault {
             Some(fault) if self.streams.is_damaged_beyond_use() => Err(fault),
             None if !self.streams.was_heard(number) => Ok(()),
             _ => self.let_go(number, why),
         }
+    }
+
+    /// The source has ended the stream that the control connection carried. If that only started
+    /// the transfer others are open, or will be soon.
+    fn carried_is_over(&mut self) {
+        let before = std::mem::replace(&mut self.streams.carried, Carried::Over);
+        if before == Carried::Starts && (self.streams.any_opened || !self.drives()) {
+            self.streams.remove(CONTROL_STREAM, self.now);
+        }
+        self.actions.push_back(Action::Forget { stream: CONTROL_STREAM });
     }
 
     /// This side's lane has ended, and its stream is lost: releases the stream.
@@ -87,7 +162,7 @@ impl Core {
     }
 
     pub(super) fn hear_lost(&mut self, number: u32) -> Result<(), Fault> {
-        if number > u32::from(u16::MAX) || self.carrier != Carrier::Tcp {
+        if number >= CONTROL_STREAM {
             return Err(Fault::peer("the peer lost a stream that never was"));
         }
         if self.streams.is_unseen(number) {
@@ -155,27 +230,52 @@ impl Core {
     }
 
     fn dial(&mut self, after: Nanos) {
-        let number = self.streams.next_number();
-        if self.peer.as_ref().is_some_and(|peer| peer.dials) {
+        if self.peer.as_ref().is_some_and(|peer| peer.dials) && self.carrier == Carrier::Tcp {
+            let number = self.streams.next_number();
             self.streams.awaited += 1;
             self.actions.push_back(Action::Dial { number, after });
         }
     }
 
-    pub(super) fn dial_again(&mut self, fault: &Fault) -> Result<(), Fault> {
-        if !self.needs_streams() {
-            self.streams.awaited -= 1;
+    /// A stream could not be opened: it is tried again. Where none could ever be, the control
+    /// connection carries all data.
+    pub(super) fn not_joined(&mut self, fault: &Fault) -> Result<(), Fault> {
+        self.streams.awaited = self.streams.awaited.saturating_sub(1);
+        if !self.needs_streams() || self.carrier == Carrier::Control {
             return Ok(());
         }
-        let patience = Nanos(self.settings.stall.0 * BARE_STALLS);
+        if !self.streams.any_opened {
+            return self.go_without_streams(fault);
+        }
         let bare = self.streams.bare_since.map(|since| self.now.since(since));
-        if bare.is_some_and(|bare| bare > patience) {
+        if bare.is_some_and(|bare| bare > self.bare_patience()) {
             let text = format!("every data stream was lost, and no other can be opened: {fault}");
             return Err(Fault::new(Class::Unreachable, text));
         }
-        self.streams.awaited -= 1;
         self.dial(REDIAL_AFTER); // under a new number: the far side may have known the old one
         Ok(())
+    }
+
+    /// No stream can be opened: the control connection carries all data, if that is of any use.
+    fn go_without_streams(&mut self, fault: &Fault) -> Result<(), Fault> {
+        let may_carry = self.peer.as_ref().is_some_and(|peer| peer.may_carry);
+        let is_over = self.streams.carried == Carried::Over;
+        if is_over && self.source.is_some() {
+            return Ok(()); // it has brought all that there was
+        }
+        if !may_carry || is_over {
+            return Err(fault.clone());
+        }
+        self.carrier = Carrier::Control;
+        self.watch.warn(fault.text.clone());
+        self.carry_all();
+        self.say(Message::Carry(Carries::All));
+        Ok(())
+    }
+
+    /// How long a side may have no stream.
+    pub(super) fn bare_patience(&self) -> Nanos {
+        Nanos(self.settings.stall.0 * BARE_STALLS)
     }
 
     pub(super) fn join(&mut self, stream: Stream) {
@@ -188,7 +288,7 @@ impl Core {
             drop(stream);
             return self.replace();
         }
-        if number >= u32::from(self.settings.streams) {
+        if number >= u32::from(self.settings.streams) && number != CONTROL_STREAM {
             self.streams.replaced += 1;
         }
         self.start_lane(Some(stream));
@@ -197,13 +297,13 @@ impl Core {
     /// Finds streams on which nothing moves although it should.
     pub(super) fn look_at_streams(&mut self) {
         let stall = self.settings.stall;
-        if self.now < self.look_at || self.carrier != Carrier::Tcp {
+        if self.now < self.look_at {
             return;
         }
         self.look_at = self.now.after(Nanos(stall.0 / 8));
         let Some(source) = &self.source else { return };
         for stream in source.plan.stalled(self.now, stall) {
-            if self.streams.lane_is_over(stream) == Some(false) {
+            if stream != CONTROL_STREAM && self.streams.lane_is_over(stream) == Some(false) {
                 self.actions.push_back(Action::Check { stream, check: Check::PathIsDead });
             }
         }

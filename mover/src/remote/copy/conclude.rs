@@ -35,7 +35,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
         elapsed: clock::now().since(started),
         streams: how.streams,
         request_bytes: how.settings.request_bytes,
-        carrier: how.carrier,
+        carrier: done.carrier,
         near_is_source: how.role == Role::Source,
         near: done.report,
         far: done.peer_report,

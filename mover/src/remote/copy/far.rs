@@ -2,29 +2,30 @@
 //! can be run.
 
 use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::Attempt;
 use super::open::{How, Opened, resume_state, window_of};
 use crate::io::medium::{self, TransferEnd};
-use crate::io::{clock, window};
+use crate::io::{clock, tcp, window};
 use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
-use crate::pump::run::{Dial, Line, Part, Peer};
+use crate::pump::run::{Dial, Line, Part, Peer, Walking};
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::resume::ResumeState;
+use crate::pump::source::first_offer;
 use crate::pump::source::names::Names;
-use crate::pump::source::walk::{Sources, means_contents};
+use crate::pump::source::walk::{WalkEvent, means_contents};
 use crate::pump::transfer::Event;
-use crate::remote::addresses;
-use crate::remote::control::{Carrier as CarrierSlot, ControlLine, carry};
+use crate::remote::addresses::Known;
+use crate::remote::control::{Carrier as CarrierSlot, ControlLine};
 use crate::remote::launch::{Explained, Launch, Launched};
 use crate::remote::peer::{PROGRAM, heartbeat, silent, tag};
-use crate::remote::streams::{self, Connected, Count, Credentials, Dialer, carried, random};
-use crate::wire::message::{Message, Open, Opened as FarAnswer, Origin, Role};
+use crate::remote::streams::{self, Credentials, Dialer, FarPort, random};
+use crate::wire::message::{Carries, Message, Open, Opened as FarAnswer, Origin, Role};
 use crate::wire::session::Session;
 use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
@@ -43,33 +44,41 @@ pub(super) struct Near<'a> {
     pub events_in: Sender<Event>,
 }
 
-/// Data streams, what carries them, and how more are opened.
+/// What the two sides have agreed on.
+struct Agreed<'a> {
+    opened: FarAnswer,
+    known: Known<'a>,
+    /// The stream that starts the transfer, where that is known already.
+    carried: Option<Stream>,
+    /// What happened in the meantime.
+    early: Vec<Event>,
+}
+
+/// How data streams are opened, and how many; and a stream that the control connection carries.
 struct Opening {
-    streams: Vec<Stream>,
-    /// How many there are to be.
-    wanted: u16,
-    carrier: Carrier,
+    /// `None` where none can be.
     dial: Option<Box<dyn Dial>>,
-    /// Messages of the far side in the meantime.
-    early: Vec<Message>,
+    wanted: u16,
+    carried: Option<Stream>,
 }
 
 impl Near<'_> {
     /// Negotiates with the far side, opens streams, and prepares this side's part.
     pub(super) fn open(
         &self,
-        sources: Option<Sources>,
+        source: Option<(Origin, Walking)>,
         events: Receiver<Event>,
         launched: &mut Launched,
     ) -> Result<Opened, Fault> {
         let watch = self.attempt.watch;
         let identity = Identity::ephemeral()?;
         let secret: [u8; 32] = random()?;
-        let origin = sources.as_ref().map(|sources| sources.origin);
+        let (origin, walking) = source.unzip();
         let open = Message::Open(Box::new(self.request(&identity, secret, origin)));
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
-        let opened = self.converse(&mut session, &open, &events);
-        let opened = opened.map_err(|fault| self.explain(fault, launched))?;
+        let agreed = self.converse(&mut session, &open, &events);
+        let Agreed { opened, known, carried, early } =
+            agreed.map_err(|fault| self.explain(fault, launched))?;
         let login = clock::now().since(self.attempt.started);
         self.attempt.opened.set(Some(login));
         let expected = self.expected(&opened)?;
@@ -84,30 +93,31 @@ impl Near<'_> {
             secret: Secret::new(secret),
             agreed: streams::agreed(&open),
         };
-        let credentials = Arc::new(credentials);
-        let Opening { streams, wanted, carrier, dial, early } =
-            self.streams(&opened, &credentials, &mut session, &events)?;
+        let far_port = self.far_port(known, &opened);
+        let Opening { dial, wanted, carried } =
+            self.streams(far_port, credentials, carried, &mut session)?;
         settings.streams = wanted;
+        let carrier = if dial.is_some() { Carrier::Tcp } else { Carrier::Control };
         if let (Role::Sink, Some(names)) = (self.role, self.attempt.resolved.names.as_ref()) {
             self.tell_names(names, &mut session)?;
         }
-        let count = streams.len() as u16;
         self.line.set_heartbeat(None); // the loop sends pings itself
         let part = Part {
             settings: settings.clone(),
-            source: sources.map(|sources| (self.job.sources[0].clone(), sources)),
+            source: walking.map(|walking| (self.job.sources[0].clone(), walking)),
             window_bytes: match &target {
                 Some(target) => window_of(target, &self.job.settings),
                 None => (opened.window_bytes > 0).then_some(opened.window_bytes),
             },
             sink: target,
-            streams,
+            streams: carried.into_iter().collect(),
             peer: Some(Peer {
                 session,
                 line: Box::new(self.line.clone()),
                 pulse: self.carrier.pulse.clone(),
                 drives: true,
                 dial,
+                may_carry: self.may_carry(),
                 host: self.attempt.launch.host().map(str::to_string),
             }),
             rename: opened.rename,
@@ -119,8 +129,17 @@ impl Near<'_> {
             events: (self.events_in.clone(), events),
             early,
         };
-        let how = How { settings, role: self.role, carrier, streams: count, login };
+        let how = How { settings, role: self.role, streams: wanted, login };
         Ok(Opened { part, how })
+    }
+
+    fn far_port(&self, known: Known<'_>, opened: &FarAnswer) -> FarPort {
+        FarPort {
+            choice: known.choose(&opened.addresses),
+            host: self.attempt.launch.host().unwrap_or("this host").to_string(),
+            port: opened.port,
+            may_carry: self.may_carry(),
+        }
     }
 
     /// How both sides cut and digest: as the side with the sink needs it.
@@ -272,16 +291,28 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// Sends hello and open. The user may be asked for a password: then only the user's patience
-    /// ends the login. After its first message the far side sends pings.
+    /// Sends all that needs no answer at once: greeting and request, and, as soon as it is known,
+    /// what the walk finds first, and whether this connection carries it. The user may be asked for
+    /// a password: then only the user's patience ends the login. After its first message the far
+    /// side sends pings.
     fn converse(
         &self,
         session: &mut Session,
         open: &Message,
         events: &Receiver<Event>,
-    ) -> Result<FarAnswer, Fault> {
+    ) -> Result<Agreed<'_>, Fault> {
         let mut line = self.line.clone();
         line.send(&session.hello())?;
+        session.say(clock::now(), open);
+        line.send(open)?;
+        let known = Known::of(self.attempt.launch);
+        let carried = match known.first() {
+            Some(first) if self.role == Role::Source && self.starts_carried(first) => {
+                Some(self.carry(Carries::First, None, session)?)
+            }
+            _ => None,
+        };
+        let (mut early, mut may_offer) = (Vec::new(), true);
         let stall = self.job.settings.stall;
         let (mut heard, mut patience) = (clock::now(), self.attempt.login.patience(stall));
         loop {
@@ -291,12 +322,12 @@ impl Near<'_> {
                     heard = clock::now();
                     match message {
                         Message::Hello { .. } => {
-                            session.say(clock::now(), open);
-                            line.send(open)?;
                             line.set_heartbeat(Some(heartbeat(stall)));
                             patience = Some(stall);
                         }
-                        Message::Opened(opened) => return Ok(opened),
+                        Message::Opened(opened) => {
+                            return Ok(Agreed { opened, known, carried, early });
+                        }
                         Message::Stop(fault) => return Err(self.in_far_words(fault)),
                         Message::Warning { text } => self.attempt.watch.warn(text),
                         _ => {}
@@ -306,7 +337,15 @@ impl Near<'_> {
                     let gone = || Fault::new(Class::Unreachable, "the far side went away at once");
                     return Err(fault.unwrap_or_else(gone));
                 }
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Found(WalkEvent::Chunk(found))) if may_offer => {
+                    may_offer = false;
+                    let offer = first_offer(&found);
+                    session.say(clock::now(), &offer);
+                    line.send(&offer)?;
+                    early.push(Event::OfferedBefore(found));
+                }
+                Ok(event) => early.push(event),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => panic!("this side holds a sender"),
             }
             if self.attempt.watch.stopping() {
@@ -326,110 +365,76 @@ impl Near<'_> {
         }
     }
 
-    /// TCP streams where the far side can be reached; else one stream over the control connection.
+    /// Streams are opened in the background. Between hosts the control connection carries the first
+    /// bytes meanwhile, and all of them where no stream can be opened.
     fn streams(
         &self,
-        opened: &FarAnswer,
-        credentials: &Arc<Credentials>,
+        far_port: FarPort,
+        credentials: Credentials,
+        carried: Option<Stream>,
         session: &mut Session,
-        events: &Receiver<Event>,
     ) -> Result<Opening, Fault> {
-        let settings = &self.job.settings;
-        let tuning = streams::tuning(settings, self.role);
+        let tuning = streams::tuning(&self.job.settings, self.role);
         if let Some(text) = tuning.window.and_then(window::shortfall) {
             self.attempt.watch.warn(text);
         }
-        let choice = addresses::choose(self.attempt.launch, &opened.addresses);
-        let connected =
-            streams::connect_all(&choice.tries, opened.port, self.count(), &tuning, credentials);
-        let fault = match connected {
-            Ok(Connected { streams, wanted, address }) => {
-                let dialer = Dialer {
-                    address,
-                    tuning,
-                    credentials: credentials.clone(),
-                    events: self.events_in.clone(),
-                };
-                let dial: Box<dyn Dial> = Box::new(dialer);
-                let early = Vec::new();
-                let (carrier, dial) = (Carrier::Tcp, Some(dial));
-                return Ok(Opening { streams, wanted, carrier, dial, early });
+        let wanted = self.job.settings.streams;
+        let Some(first) = far_port.choice.tries.first().map(SocketAddr::ip) else {
+            let fault = far_port.unreachable(Fault::new(Class::Unreachable, "no address is known"));
+            if !far_port.may_carry {
+                return Err(fault);
             }
-            Err(fault) if fault.class != Class::Unreachable => return Err(fault),
-            Err(fault) => fault,
+            self.attempt.watch.warn(fault.text);
+            let carried = self.carry(Carries::All, carried, session)?;
+            return Ok(Opening { dial: None, wanted, carried: Some(carried) });
         };
-        let early = self.listen_for_end(session, events)?;
-        let host = match self.attempt.launch {
-            Launch::Ssh { host, .. } => host,
-            Launch::Process { .. } => "this host",
+        let wanted = if tcp::is_this_host(first) { self.streams_within_host() } else { wanted };
+        let carried = match carried {
+            None if self.starts_carried(first) => {
+                Some(self.carry(Carries::First, None, session)?)
+            }
+            carried => carried,
         };
-        let (what, advice) = choice.explain(host, opened.port, &fault);
-        if self.job.sources.iter().any(Location::is_endless) {
-            let text = format!("{what}, and a test of the path needs one: {advice}");
-            return Err(Fault { text, ..fault });
-        }
-        self.attempt.watch.warn(format!(
-            "{what}: the data goes over the control connection, in one stream; {advice} for more"
-        ));
-        let mut line = self.line.clone();
-        session.say(clock::now(), &Message::Carry);
-        line.send(&Message::Carry)?;
-        let streams = vec![carried(carry(&self.line, &self.carrier)?)];
-        let (wanted, carrier) = (settings.streams, Carrier::Control);
-        Ok(Opening { streams, wanted, carrier, dial: None, early })
+        let dialer = Dialer::new(far_port, tuning, credentials, self.events_in.clone());
+        Ok(Opening { dial: Some(Box::new(dialer)), wanted, carried })
+    }
+
+    /// The control connection carries data: all of it, or the first bytes; on this stream if there
+    /// is one already.
+    fn carry(
+        &self,
+        carries: Carries,
+        carried: Option<Stream>,
+        session: &mut Session,
+    ) -> Result<Stream, Fault> {
+        let (message, mut line) = (Message::Carry(carries), self.line.clone());
+        session.say(clock::now(), &message);
+        line.send(&message)?;
+        carried.map_or_else(|| line.carry(), Ok)
+    }
+
+    /// True where the control connection carries the first bytes: between hosts, if the user leaves
+    /// it to us how streams are to be.
+    fn starts_carried(&self, address: IpAddr) -> bool {
+        let is_plain = streams::tuning(&self.job.settings, self.role).is_plain();
+        self.may_carry() && is_plain && !tcp::is_this_host(address)
+    }
+
+    /// A test of the path needs streams; any other copy can go over the control connection.
+    fn may_carry(&self) -> bool {
+        !self.job.sources.iter().any(Location::is_endless)
     }
 
     /// Within one host each stream has a lane at both ends, which share its CPUs. A pace that was
     /// asked for has been divided already.
-    fn count(&self) -> Count {
-        let between_hosts = self.job.settings.streams;
+    fn streams_within_host(&self) -> u16 {
+        let asked = self.job.settings.streams;
         let is_free = self.job.remote.may_have_fewer_streams
             && !matches!(self.job.settings.pace, Pace::Fixed(_));
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let within_host = match is_free {
-            true => between_hosts.min(u16::try_from(cpus).unwrap_or(u16::MAX)),
-            false => between_hosts,
-        };
-        Count { between_hosts, within_host }
-    }
-
-    /// A far side that cannot be reached may just have ended, or this side is being stopped: then
-    /// its ports are not the cause. Its other messages are kept for the loop.
-    fn listen_for_end(
-        &self,
-        session: &mut Session,
-        events: &Receiver<Event>,
-    ) -> Result<Vec<Message>, Fault> {
-        // Their tickets are kept too: the reader waits when there are too many.
-        let (mut early, mut tickets) = (Vec::new(), Vec::new());
-        let until = clock::now().after(ENDS_WITHIN.into());
-        while clock::now() < until {
-            match events.recv_timeout(Duration::from_millis(20)) {
-                Ok(Event::Heard(message)) => {
-                    session.hear(clock::now(), &message)?;
-                    match message {
-                        Message::Stop(fault) => return Err(self.in_far_words(fault)),
-                        Message::Ping => {}
-                        message => early.push(message),
-                    }
-                }
-                Ok(Event::Closed(fault)) => {
-                    let gone = || Fault::new(Class::Unreachable, "the far side went away");
-                    return Err(fault.unwrap_or_else(gone));
-                }
-                Ok(Event::Dealt(ticket)) => tickets.push(ticket),
-                Ok(_) | Err(_) => {}
-            }
-            if self.attempt.watch.stopping() {
-                return Err(Fault::interrupted());
-            }
-        }
-        Ok(early)
+        if is_free { asked.min(u16::try_from(cpus).unwrap_or(u16::MAX)) } else { asked }
     }
 }
-
-/// How long it may take to see that a far side whose ports do not answer has ended.
-const ENDS_WITHIN: Duration = Duration::from_millis(300);
 
 /// Names in one message, and about how many bytes they take.
 const NAMES_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use super::resolve::{Resolved, near_sources, refuse_into_itself};
 use crate::io::medium::{self, TransferEnd};
 use crate::pump::lane::assembly::pipe_window_bytes;
-use crate::pump::run::Part;
+use crate::pump::run::{Part, start_walk};
 use crate::pump::sink::Target;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::journal::TransferId;
@@ -35,7 +35,6 @@ pub(super) struct How {
     pub settings: Settings,
     /// The role of this side.
     pub role: Role,
-    pub carrier: Carrier,
     /// Streams at the start.
     pub streams: u16,
     /// How long it took until the two sides had agreed.
@@ -52,15 +51,16 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     let settings = job.settings.cut_as(resume_state.cut);
     let how = How {
         role: Role::Source,
-        carrier: Carrier::Memory,
         streams: settings.streams,
         login: Nanos(0),
         settings: settings.clone(),
     };
+    let (events_in, events) = channel();
+    let walking = start_walk(sources, &settings, events_in.clone());
     let part = Part {
         window_bytes: window_of(&target, &settings),
         settings,
-        source: Some((job.sources[0].clone(), sources)),
+        source: Some((job.sources[0].clone(), walking)),
         sink: Some(target),
         streams: Vec::new(),
         peer: None,
@@ -73,7 +73,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
         resume_state,
         expected: Expected::Anything,
         watch: watch.clone(),
-        events: channel(),
+        events: (events_in, events),
         early: Vec::new(),
     };
     Ok(Opened { part, how })

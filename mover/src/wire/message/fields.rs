@@ -447,7 +447,10 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
     }
 }
 
-fn get_choice<T>(from: &mut Reader<'_>, parse: impl Fn(u8) -> Option<T>) -> Result<T, Fault> {
+pub(super) fn get_choice<T>(
+    from: &mut Reader<'_>,
+    parse: impl Fn(u8) -> Option<T>,
+) -> Result<T, Fault> {
     let code = from.u8()?;
     parse(code).ok_or_else(|| Fault::peer(format!("the peer sent an unknown choice {code}")))
 }

@@ -131,7 +131,9 @@ fn samples() -> Vec<Message> {
         }),
         Message::Cut(Cut { request_bytes: 4096, digest: DigestKind::Crc64 }),
         Message::HeldRanges { object: 8, ranges: vec![(0, 1), (4, 9)] },
-        Message::Carry,
+        Message::Carry(Carries::First),
+        Message::Carry(Carries::All),
+        Message::Carry(Carries::NoMore),
         Message::Carried(vec![1, 2, 3]),
         Message::Offer {
             first: 7,
