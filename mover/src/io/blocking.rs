@@ -106,8 +106,9 @@ pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
         }
         let at = (HEADROOM_BYTES + segment.at) as usize;
         let from = &request.buffer.bytes()[at..at + segment.len as usize];
-        if let Err(fault) = volume.write_small(segment, from) {
-            request.voids.push((index as u16, fault));
+        match volume.write_small(segment, from) {
+            Ok(made) => request.made.push((index as u16, made)),
+            Err(fault) => request.voids.push((index as u16, fault)),
         }
     }
     request.span.end - request.span.start

@@ -534,7 +534,7 @@ impl Volume for Disk {
         self.check_small(&fd, segment)
     }
 
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault> {
         let path = &segment.path;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let (mode, has_mode) = self.first_mode(segment);
@@ -554,7 +554,10 @@ impl Volume for Disk {
             (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
             (Some(_), false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
         }
-        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
+        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))?;
+        rustix::fs::fstat(&fd)
+            .map(|stat| status_from(&stat))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::holes;
-use super::volume::{Batch, LazyFile};
+use super::volume::{Batch, LazyFile, Status};
 use base::codec::{Codec, Coding};
 use base::fault::Fault;
 use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
@@ -93,6 +93,8 @@ pub struct Request {
     pub pieces: Vec<Piece>,
     /// Segments that cannot be read or written, and why.
     pub voids: Vec<(u16, Fault)>,
+    /// What became of the segments that were written, in their order.
+    pub made: Vec<(u16, Status)>,
     /// Which blocks of the payload are data, where the others are zeros that are not sent. Empty
     /// where all are sent.
     pub map: Vec<u8>,
@@ -125,6 +127,7 @@ impl Request {
             outcome: Ok(0),
             pieces: Vec::new(),
             voids: Vec::new(),
+            made: Vec::new(),
             map: Vec::new(),
             buffer,
             stamps: Stamps::default(),
@@ -144,6 +147,7 @@ impl Request {
         self.outcome = Ok(0);
         self.pieces.clear();
         self.voids.clear();
+        self.made.clear();
         self.map.clear();
     }
 

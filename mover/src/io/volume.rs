@@ -229,8 +229,9 @@ pub trait Volume: Send + Sync + fmt::Debug {
     }
     /// Reads one small file whole: exactly `into`, from a file that has exactly that size and time.
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault>;
-    /// Writes one small file whole, metadata included.
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault>;
+    /// Writes one small file whole, metadata included. Returns what it is then, whatever has its
+    /// name later.
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault>;
 }
 
 /// A small file as part of a batch.

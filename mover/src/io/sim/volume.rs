@@ -517,7 +517,7 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<(), Fault> {
+    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault> {
         self.ask(Call::Write, &segment.path)?;
         self.lock().now.remove(&segment.path);
         let id = self.create(&segment.path)?;
@@ -535,6 +535,7 @@ impl Volume for SimVolume {
         if lies && !from.is_empty() {
             file.bytes[0] ^= 0xff;
         }
-        Ok(())
+        drop(world);
+        self.status_of(&Handle::Sim(id), &segment.path)
     }
 }

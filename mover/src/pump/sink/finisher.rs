@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::io::volume::{Cache, READ_THROUGH, Segment, Volume};
+use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Segment, Status, Volume};
 use crate::pump::sink::journal::{Journal, key_of};
 use crate::pump::sink::objects::{Advance, Complete, Wanted};
 use crate::pump::sink::places::{self, Synced, is_place};
@@ -61,9 +61,7 @@ impl Finisher {
         let (mut places, mut objects): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|object| is_place(object.wanted.kind));
         if let Some(volume) = self.volume.clone() {
-            for object in &mut objects {
-                apply(object, |wanted| prepare(&*volume, wanted));
-            }
+            objects.iter_mut().for_each(|object| prepare(&*volume, object));
             if self.fsync == Fsync::File {
                 self.sync(&*volume, &mut objects);
                 let named = self.sync_own_name(&*volume);
@@ -120,18 +118,24 @@ impl Finisher {
     }
 
     /// Records in the journal that these are complete, before any has its name: a rerun then
-    /// recognizes them.
+    /// recognizes them. What they are is known from their descriptors: nothing that has taken a
+    /// temporary name meanwhile is recognized.
     fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let mut files = Vec::with_capacity(objects.len());
         for object in objects.iter_mut().filter(|object| object.outcome.is_ok()) {
             let wanted = &object.wanted;
-            match volume.status(&wanted.temporary) {
-                Ok(Some(made)) => {
+            let opened = wanted.file.as_ref().and_then(|file| file.opened());
+            let made = match (object.made, opened) {
+                (Some(made), _) => Ok(made),
+                (None, Some(handle)) => volume.status_of(handle, &wanted.temporary),
+                (None, None) => continue,
+            };
+            match made {
+                Ok(made) => {
                     let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
                     files.push((key, object.outcome.as_ref().ok().copied().flatten()));
                 }
-                Ok(None) => {} // the rename reports it
                 Err(fault) => object.outcome = Err(fault),
             }
         }
@@ -284,10 +288,22 @@ pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fau
 }
 
 /// Length, mode and time of a file with a handle; a batch does that for its small ones.
-fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
-    let Some(file) = &wanted.file else {
-        return if wanted.size == 0 { make_empty(volume, wanted) } else { Ok(()) };
+fn prepare(volume: &dyn Volume, object: &mut Complete) {
+    if object.outcome.is_err() {
+        return;
+    }
+    let wanted = &object.wanted;
+    let prepared = match &wanted.file {
+        Some(file) => prepare_open(volume, wanted, file),
+        None if wanted.size == 0 => make_empty(volume, wanted).map(|made| object.made = Some(made)),
+        None => Ok(()),
     };
+    if let Err(fault) = prepared {
+        object.outcome = Err(fault);
+    }
+}
+
+fn prepare_open(volume: &dyn Volume, wanted: &Wanted, file: &LazyFile) -> Result<(), Fault> {
     let handle = file.handle()?;
     // The padding of the last block is cut off. An earlier run may have begun it in another way.
     if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
@@ -297,7 +313,7 @@ fn prepare(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
 }
 
 /// A file without bytes comes in no request: it is created here.
-fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<(), Fault> {
+fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<Status, Fault> {
     let segment = Segment {
         object: wanted.number,
         volume: None,
@@ -345,7 +361,9 @@ pub fn folder(path: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
     use crate::io::sim::{FaultRates, SimVolume, World};
-    use crate::io::volume::{Metadata, Mtime, Replace};
+    use crate::io::volume::{Access, Metadata, Mtime, Replace};
+    use crate::pump::sink::journal::{self, Opened};
+    use base::settings::Settings;
 
     fn complete(volume: &SimVolume, kind: EntryKind, path: String, number: u64) -> Complete {
         let wanted = Wanted {
@@ -364,10 +382,10 @@ mod tests {
             sparse: false,
             stays: false,
         };
-        Complete { wanted, outcome: Ok(None) }
+        Complete { wanted, outcome: Ok(None), made: None }
     }
 
-    fn write(volume: &SimVolume, wanted: &Wanted) {
+    fn write(volume: &SimVolume, wanted: &Wanted) -> Status {
         let segment = Segment {
             object: wanted.number,
             volume: None,
@@ -377,7 +395,7 @@ mod tests {
             meta: wanted.meta.clone(),
             sparse: false,
         };
-        volume.write_small(&segment, b"x").unwrap();
+        volume.write_small(&segment, b"x").unwrap()
     }
 
     /// What one call syncs is one file system; files, names and directories on others are synced
@@ -407,6 +425,43 @@ mod tests {
                 assert!(finished.outcome.is_ok(), "{folders:?}: {finished:?}");
             }
             assert_eq!(volume.files_after_crash(), volume.files(), "{folders:?}");
+        }
+    }
+
+    /// A rerun recognizes what was written here, however it was written, and not what somebody else
+    /// has put under a temporary name before that was renamed.
+    #[test]
+    fn what_takes_a_temporary_name_is_not_recognized() {
+        let cut = Settings::default().cut();
+        for is_replaced in [false, true] {
+            let sim = Arc::new(SimVolume::new(&World::new(1, FaultRates::default()), "/t"));
+            let volume: Arc<dyn Volume> = sim.clone();
+            let open = || match journal::open(&volume, b"journal", [7; 16], cut).unwrap() {
+                Opened::Ours(found) => *found,
+                other => panic!("{other:?}"),
+            };
+            let mut small = complete(&sim, EntryKind::File, "small".into(), 0);
+            small.made = Some(write(&sim, &small.wanted));
+            let mut long = complete(&sim, EntryKind::File, "long".into(), 1);
+            let access = Access::Create { cache: Cache::Through, reserve: None };
+            let file = LazyFile::new(volume.clone(), long.wanted.temporary.clone(), access, None);
+            volume.append(file.handle().unwrap(), b"long", 0, b"x").unwrap();
+            long.wanted.file = Some(Arc::new(file));
+            if is_replaced {
+                for object in [&small, &long] {
+                    sim.put(&object.wanted.temporary, b"x".to_vec(), Mtime::default());
+                }
+            }
+            let mut finisher = Finisher::new(Some(volume.clone()), Fsync::File, Some(open().1));
+            let finished = finisher.epoch(vec![small, long]);
+            let (prior_runs, _) = open();
+            for Finished { path, outcome, .. } in finished {
+                assert!(outcome.is_ok(), "{outcome:?}");
+                let there = volume.status(&path).unwrap().unwrap();
+                let key = key_of(&path, 1, Mtime::default(), &there, Fsync::File);
+                let known = prior_runs.done(&key).unwrap().is_some();
+                assert_eq!(known, !is_replaced, "{}", path.escape_ascii());
+            }
         }
     }
 }

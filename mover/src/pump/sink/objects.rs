@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Content, Coverage, Part, Request};
-use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace};
+use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace, Status};
 use crate::pump::sink::journal::{Held, Origin};
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
@@ -69,6 +69,8 @@ pub struct Advance {
 pub struct Complete {
     pub wanted: Wanted,
     pub outcome: Result<Option<Sum>, Fault>,
+    /// What it was when it had been written, where a batch wrote it.
+    pub made: Option<Status>,
 }
 
 /// What has been written since the last call.
@@ -196,7 +198,7 @@ impl Objects {
             let sums = FileSum::apart(self.digest, self.shift.clone());
             entry.news = Some(News { ranges: ExtentSet::default(), sums });
         }
-        complete_if_all_came(&mut state, object);
+        complete_if_all_came(&mut state, object, None);
     }
 
     fn slot(&self) -> u64 {
@@ -215,13 +217,13 @@ impl Objects {
     /// An object without bytes: complete as it is.
     pub(crate) fn expect_empty(&self, wanted: Wanted) {
         let sum = crate::work::digest::empty_sum(self.digest);
-        let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum) });
+        let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum), made: None });
     }
 
     /// An object without bytes of its own that can be made now, or that has failed.
     pub(crate) fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
         let outcome = fault.map_or(Ok(None), Err);
-        let _ = self.lock().complete.send(Complete { wanted, outcome });
+        let _ = self.lock().complete.send(Complete { wanted, outcome, made: None });
     }
 
     fn insert(&self, state: &mut State, slot: u64, wanted: Wanted) {
@@ -362,16 +364,18 @@ impl Objects {
                 if object.keep_news(part.offset, request) {
                     state.advanced.insert(number);
                 }
-                complete_if_all_came(state, number);
+                complete_if_all_came(state, number, None);
             }
             Content::Batch(batch) => {
+                let mut made = request.made.iter().peekable();
                 for (index, segment) in batch.segments.iter().enumerate() {
+                    let made = made.next_if(|(of, _)| usize::from(*of) == index);
                     let object = state.objects.get_mut(&segment.object).expect("a known object");
                     object.missing -= u64::from(segment.len);
                     let written = state.written_on.entry(object.wanted.file_system).or_default();
                     *written += data * u64::from(segment.len) / payload.max(1);
                     object.note(index as u16, request);
-                    complete_if_all_came(state, segment.object);
+                    complete_if_all_came(state, segment.object, made.map(|(_, made)| *made));
                 }
             }
         }
@@ -411,7 +415,7 @@ impl Objects {
         if let Some(Slot::Object { size, .. }) = state.slots.get_mut(&slot) {
             *size = bytes; // nothing beyond is expected any more
         }
-        complete_if_all_came(&mut state, number);
+        complete_if_all_came(&mut state, number, None);
         Ok(())
     }
 
@@ -509,7 +513,8 @@ impl Object {
     }
 }
 
-fn complete_if_all_came(state: &mut State, number: u64) {
+/// `made` is what it is now, where a batch has just written it.
+fn complete_if_all_came(state: &mut State, number: u64, made: Option<Status>) {
     if state.objects.get(&number).is_none_or(|object| object.missing > 0) {
         return;
     }
@@ -522,7 +527,7 @@ fn complete_if_all_came(state: &mut State, number: u64) {
         None => Ok(object.sum.finish(object.wanted.size)),
     };
     // There is no finisher when the side is stopping; then nothing needs to be finished.
-    let _ = state.complete.send(Complete { wanted: object.wanted, outcome });
+    let _ = state.complete.send(Complete { wanted: object.wanted, outcome, made });
 }
 
 /// The payload must be what the ledger says, before a byte of it is used.
