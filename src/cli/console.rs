@@ -96,9 +96,18 @@ impl Console {
     /// A file that was copied, or would be: for `--verbose`, and for the log.
     pub(super) fn file(&self, text: &str) {
         self.note(text);
-        if self.show.form == Form::Text && self.show.amount == Amount::Verbose {
+        if self.says_files() {
             self.say(self.show.channel, &escape::line(text));
         }
+    }
+
+    /// True where `file` does anything.
+    pub(super) fn shows_files(&self) -> bool {
+        self.says_files() || self.log.is_some()
+    }
+
+    fn says_files(&self) -> bool {
+        self.show.form == Form::Text && self.show.amount == Amount::Verbose
     }
 
     /// A problem that does not stop the run.

@@ -13,7 +13,7 @@ use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
 use analysis::record::sample::Environment;
 use analysis::report::files;
-use analysis::report::json;
+use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use base::fault::{Class, Fault};
 use base::job::Notice;
@@ -50,7 +50,7 @@ pub(crate) struct Collected {
 /// Starts to follow. `first` is the phase shown until the transfer has found something.
 pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Receipt>) -> Followed {
     let (sender, notices) = mpsc::channel();
-    let watch = Arc::new(Watch::new(sender));
+    let watch = Arc::new(Watch::new(sender).gathering());
     let over = Arc::new(AtomicBool::new(false));
     // Zero at the start, so that the first sample has a rate.
     let before = Seen { first, ..Seen::default() };
@@ -131,7 +131,10 @@ impl Follower {
                     self.pending.heard(&notice);
                     self.hear(notice);
                 }
-                Err(RecvTimeoutError::Timeout) if self.over.load(Relaxed) => break,
+                Err(RecvTimeoutError::Timeout) if self.over.load(Relaxed) => {
+                    self.hear_rest(notices);
+                    break;
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -148,6 +151,17 @@ impl Follower {
         self.collected
     }
 
+    /// Hears what was sent, and gathered, until now: something may still hold the watch.
+    fn hear_rest(&mut self, notices: &Receiver<Notice>) {
+        if let Some(watch) = self.watch.upgrade() {
+            watch.flush();
+        }
+        while let Ok(notice) = notices.try_recv() {
+            self.pending.heard(&notice);
+            self.hear(notice);
+        }
+    }
+
     fn hear(&mut self, notice: Notice) {
         match notice {
             Notice::Warning(text) => self.console.warning(&text),
@@ -157,20 +171,14 @@ impl Follower {
             }
             Notice::FileDone { path, bytes, digest } => {
                 self.collected.shape.add(bytes);
-                if self.console.show().amount >= Amount::Usual {
-                    self.console.event(&json::file_done(&path, bytes, digest.as_deref()));
-                }
-                self.console.file(&files::itemized(self.console.show().direction, &path, bytes));
+                self.show_file(&path, bytes, || json::file_done(&path, bytes, digest.as_deref()));
                 if let Some(digest) = digest {
                     self.note(&path, &digest);
                 }
             }
             Notice::WouldCopy { path, bytes } => {
                 self.collected.shape.add(bytes);
-                if self.console.show().amount >= Amount::Usual {
-                    self.console.event(&json::would_copy(&path, bytes));
-                }
-                self.console.file(&files::itemized(self.console.show().direction, &path, bytes));
+                self.show_file(&path, bytes, || json::would_copy(&path, bytes));
             }
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
@@ -180,6 +188,17 @@ impl Follower {
                     self.collected.failed.push((path, fault));
                 }
             }
+        }
+    }
+
+    /// Many files come in a second, and few runs show them: nothing is made that is not shown.
+    fn show_file(&self, path: &[u8], bytes: u64, event: impl FnOnce() -> Event) {
+        let show = self.console.show();
+        if show.form == Form::Json && show.amount >= Amount::Usual {
+            self.console.event(&event());
+        }
+        if self.console.shows_files() {
+            self.console.file(&files::itemized(show.direction, path, bytes));
         }
     }
 
@@ -221,6 +240,7 @@ impl Follower {
         let Some(watch) = self.watch.upgrade() else {
             return;
         };
+        watch.flush();
         let seen = self.seen(&watch);
         if seen.phase() != Phase::Connecting {
             self.connected_at.get_or_insert(seen.at);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::job::{Notice, StreamPath};
 
@@ -67,6 +67,39 @@ fn words_bytes(notice: &Notice) -> u64 {
 }
 
 const PENDING_BYTES_MAX: u64 = 8 << 20;
+/// Files that are gathered.
+const GATHERED_MAX: usize = 256;
+
+/// Where notices go.
+#[derive(Debug)]
+struct Notices {
+    sender: Sender<Notice>,
+    /// Files that are done and not sent yet: a receiver that waits is woken once for all of them.
+    gathered: Vec<Notice>,
+    /// As many as that are sent; 1 where nothing is gathered.
+    gathered_max: usize,
+}
+
+impl Notices {
+    /// It is no error if nothing receives them.
+    fn send(&mut self, notice: Notice) {
+        let is_file = matches!(notice, Notice::FileDone { .. });
+        self.gathered.push(notice);
+        if !is_file || self.gathered.len() >= self.gathered_max {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.gathered.drain(..).for_each(|notice| drop(self.sender.send(notice)));
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
 
 /// Shared between a transfer and its observers.
 #[derive(Debug)]
@@ -74,7 +107,7 @@ pub struct Watch {
     pub gauge: Gauge,
     stop: AtomicBool,
     enough: AtomicBool,
-    notices: Mutex<Sender<Notice>>,
+    notices: Mutex<Notices>,
     pending: Arc<Pending>,
     /// Where samples of data streams are sent at once, if they are wanted.
     paths: Option<Sender<StreamPath>>,
@@ -86,7 +119,7 @@ impl Watch {
             gauge: Gauge::default(),
             stop: AtomicBool::new(false),
             enough: AtomicBool::new(false),
-            notices: Mutex::new(notices),
+            notices: Mutex::new(Notices { sender: notices, gathered: Vec::new(), gathered_max: 1 }),
             pending: Arc::default(),
             paths: None,
         }
@@ -98,13 +131,28 @@ impl Watch {
         Watch { paths: Some(paths), ..self }
     }
 
-    /// Sends a notice to the user. It is no error if nothing receives it.
+    /// Sends files that are done many at a time; `flush` sends the rest, as does what is no such
+    /// notice, and the end.
+    pub fn gathering(mut self) -> Watch {
+        let notices = self.notices.get_mut().unwrap_or_else(PoisonError::into_inner);
+        notices.gathered_max = GATHERED_MAX;
+        self
+    }
+
+    /// Sends a notice to the user, after all before it.
     pub fn tell(&self, notice: Notice) {
-        if !self.pending.has_room(&notice) {
-            return;
+        if self.pending.has_room(&notice) {
+            self.lock().send(notice);
         }
-        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = notices.send(notice);
+    }
+
+    /// Sends what has been gathered.
+    pub fn flush(&self) {
+        self.lock().flush();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Notices> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the receiver counts down.
@@ -181,5 +229,36 @@ mod tests {
         kept.iter().for_each(|notice| pending.heard(notice));
         watch.warn("again");
         assert_eq!(told.try_iter().count(), 1, "there is room again");
+    }
+
+    /// Gathered or not, the same is heard in the same order; only files that are done wait, and not
+    /// beyond a flush or the end.
+    #[test]
+    fn what_is_gathered_is_heard_in_order() {
+        let done = |n: usize| Notice::FileDone { path: vec![n as u8], bytes: 1, digest: None };
+        let warning = Notice::Warning("w".into());
+        let cases: [(&[Notice], usize); 5] = [
+            (&[], 0),
+            (&[done(1)], 0),
+            (&[done(1), warning.clone()], 2),
+            (&[done(1), warning.clone(), done(2), done(3)], 2),
+            (&(0..GATHERED_MAX + 2).map(done).collect::<Vec<_>>(), GATHERED_MAX),
+        ];
+        for (told, heard_at_once) in cases {
+            for ends_by_flush in [true, false] {
+                let (notices, heard) = channel();
+                let watch = Watch::new(notices).gathering();
+                told.iter().for_each(|notice| watch.tell(notice.clone()));
+                let mut all: Vec<Notice> = heard.try_iter().collect();
+                assert_eq!(all.len(), heard_at_once, "{told:?}");
+                if ends_by_flush {
+                    watch.flush();
+                } else {
+                    drop(watch);
+                }
+                all.extend(heard.try_iter());
+                assert_eq!(all, told);
+            }
+        }
     }
 }
