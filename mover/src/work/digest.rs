@@ -5,6 +5,8 @@
 //! power-of-two blocks can be merged with their siblings later, so each side hashes bytes once.
 //! CRC-64/NVME values of neighbours combine likewise.
 
+mod short;
+
 use std::collections::BTreeMap;
 use std::slice::ChunksExact;
 use std::sync::Arc;
@@ -240,7 +242,7 @@ impl Sums<'_> {
     /// Of an object whose bytes these are.
     fn whole(&mut self, bytes: &[u8]) -> Option<Sum> {
         match self {
-            Sums::Computed(DigestKind::Blake3) => Some(*blake3::hash(bytes).as_bytes()),
+            Sums::Computed(DigestKind::Blake3) => Some(short::hash(bytes)),
             Sums::Computed(DigestKind::Crc64 | DigestKind::None) => Some(crc(bytes)),
             Sums::Given(sums) => sums.next()?.try_into().ok(),
         }
