@@ -504,7 +504,10 @@ impl Object {
             Content::Part(part) => part.coverage == Coverage::All,
             Content::Batch(_) | Content::Unknown => true,
         };
-        for piece in request.pieces.iter().filter(|piece| piece.segment == segment) {
+        // They are in the order of their segments.
+        let first = request.pieces.partition_point(|piece| piece.segment < segment);
+        let of_it = request.pieces[first..].iter().take_while(|piece| piece.segment == segment);
+        for piece in of_it {
             match whole {
                 true => self.sum.set_whole(piece.sum),
                 false => self.sum.add(piece),
