@@ -231,6 +231,25 @@ mod tests {
         }
     }
 
+    /// Words that are near to hidden commands too.
+    #[test]
+    fn no_suggestion_names_a_hidden_command() {
+        let cases = [
+            ("copi", "some similar subcommands exist: 'completions', 'copy'"),
+            ("kopy a b", "a similar subcommand exists: 'copy'"),
+            ("complet", "some similar subcommands exist: 'copy', 'completions'"),
+            ("peers", ""),
+            ("propes", ""),
+        ];
+        let tip = |line: &str| match parse(line) {
+            Err(Stop::Wrong { text, .. }) => {
+                text.split_once("tip: ").map(|(_, tip)| tip.to_string()).unwrap_or_default()
+            }
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(cases.map(|(line, _)| (line, tip(line))), cases.map(|(l, tip)| (l, tip.into())));
+    }
+
     /// Before an action was a command of its own, options could precede its word; they still can.
     #[test]
     fn options_in_front_of_the_word_of_a_command() {

@@ -54,8 +54,9 @@ impl Stop {
 impl Typed {
     /// Reads the words of a command line, the program's name first.
     pub(super) fn parse(words: &[OsString]) -> Result<Typed, Stop> {
-        let mut matches =
-            parser::command().try_get_matches_from(words).map_err(|why| stop(words, &why))?;
+        let mut matches = parser::command()
+            .try_get_matches_from(words)
+            .map_err(|why| stop(words, &without_hidden(why)))?;
         let (name, below) =
             matches.remove_subcommand().ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
         let branch = command_id::branch(&name).ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
@@ -294,6 +295,24 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
             Stop::wrong(words, text.trim_end())
         }
     }
+}
+
+/// The error without suggestions of commands that only datapump itself starts.
+fn without_hidden(mut why: clap::Error) -> clap::Error {
+    let is_hidden = |name: &String| match command_id::branch(name) {
+        Some(Branch::Command(command)) => command.is_hidden(),
+        _ => false,
+    };
+    let near = match why.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(near)) => near,
+        Some(ContextValue::String(near)) => vec![near],
+        _ => return why,
+    };
+    let shown: Vec<String> = near.into_iter().filter(|name| !is_hidden(name)).collect();
+    if !shown.is_empty() {
+        why.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));
+    }
+    why
 }
 
 /// What to type here instead of an option of another tool.
