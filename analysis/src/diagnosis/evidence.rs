@@ -17,6 +17,8 @@ pub struct Evidence {
     pub streams: Vec<Stream>,
     pub sender: Host,
     pub receiver: Host,
+    /// Both sides are on one machine; the CPUs of either host are then those of both processes.
+    pub is_one_machine: bool,
     pub asked: Asked,
     /// The capacity of the path, if it was measured elsewhere, for example by `net-test`.
     pub capacity_bytes_per_s: Option<f64>,
@@ -135,16 +137,15 @@ fn together(
     near: Host,
     far: Host,
     near_is_source: bool,
-    same_machine: bool,
+    is_one_machine: bool,
     asked: Asked,
 ) -> Evidence {
     let (mut sender, mut receiver) = if near_is_source { (near, far) } else { (far, near) };
-    if same_machine {
-        // Both processes share the CPUs of one machine.
+    if is_one_machine {
         let both = sender.busy_cpus.zip(receiver.busy_cpus).map(|(a, b)| a + b);
         (sender.busy_cpus, receiver.busy_cpus) = (both, both);
     }
-    Evidence { streams, sender, receiver, asked, capacity_bytes_per_s: None }
+    Evidence { streams, sender, receiver, is_one_machine, asked, capacity_bytes_per_s: None }
 }
 
 /// Both ends of each stream; streams without a sending end are ignored.

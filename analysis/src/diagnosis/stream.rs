@@ -102,6 +102,7 @@ impl<'a> Streams<'a> {
             period,
             sender_busy_cpus: self.evidence.sender.busy_cpus,
             receiver_busy_cpus: self.evidence.receiver.busy_cpus,
+            is_one_machine: self.evidence.is_one_machine,
         }
     }
 

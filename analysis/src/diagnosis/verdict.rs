@@ -170,6 +170,8 @@ pub struct Figures {
     pub period: Option<Period>,
     pub sender_busy_cpus: Option<f64>,
     pub receiver_busy_cpus: Option<f64>,
+    /// Both sides are on one machine: the two above are the CPUs of both together.
+    pub is_one_machine: bool,
 }
 
 /// The bottleneck of one stream.

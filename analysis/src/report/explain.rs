@@ -155,11 +155,18 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             figures.losses.retransmitted_segments,
             bits(figures.capacity_bytes_per_s)
         ),
-        Bottleneck::HostCpu => match figures.sender_busy_cpus {
-            Some(busy) => format!("{name}: {busy:.2} CPUs of the sending host are busy, so {rate}"),
-            None => format!("{name}: a host is busy, so {rate}"),
-        },
+        Bottleneck::HostCpu => format!("{name}: {}, so {rate}", busy_cpus(verdict)),
         Bottleneck::Undetermined => format!("{name}: cause unknown, {rate} on {path}"),
+    }
+}
+
+/// Where CPU time is all used: on one machine that of both sides is known together only.
+fn busy_cpus(verdict: &Verdict) -> String {
+    let figures = &verdict.figures;
+    match figures.sender_busy_cpus {
+        Some(busy) if figures.is_one_machine => format!("{busy:.2} CPUs are busy with both sides"),
+        Some(busy) => format!("{busy:.2} CPUs of the sending host are busy"),
+        None => "a host is busy".to_string(),
     }
 }
 
@@ -194,6 +201,9 @@ fn busy_with(verdict: &Verdict) -> String {
         _ => None,
     });
     match stage {
+        Some((Stage::Cpu, share)) if verdict.figures.is_one_machine => {
+            format!(", {} of the CPU is busy with both sides", percent(share))
+        }
         Some((Stage::Cpu, share)) => format!(", {} of its CPU is busy", percent(share)),
         Some((stage, share)) => {
             format!(", {} of its lanes' time goes into {}", percent(share), stage.name())
@@ -300,11 +310,13 @@ fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
     if figures.pauses.count > 0 {
         facts.push(("pauses", habit(&figures.pauses)));
     }
-    if let Some(busy) = figures.sender_busy_cpus {
-        facts.push(("sender's CPU", format!("{busy:.2} CPUs busy")));
-    }
-    if let Some(busy) = figures.receiver_busy_cpus {
-        facts.push(("receiver's CPU", format!("{busy:.2} CPUs busy")));
+    let (sender, receiver) = (figures.sender_busy_cpus, figures.receiver_busy_cpus);
+    let cpus = match figures.is_one_machine {
+        true => [("CPU of both", sender), ("", None)],
+        false => [("sender's CPU", sender), ("receiver's CPU", receiver)],
+    };
+    for (name, busy) in cpus {
+        facts.extend(busy.map(|busy| (name, format!("{busy:.2} CPUs busy"))));
     }
     if let Some(rate) = verdict.predicted_bytes_per_s {
         facts.push(("after all advice", bits(rate)));
@@ -520,6 +532,22 @@ mod tests {
         ];
         for (name, world, expect) in cases {
             check(name, &world, expect);
+        }
+    }
+
+    /// On one machine the CPU time of both processes is known together, and is nobody's alone.
+    #[test]
+    fn whose_cpu_is_busy() {
+        let world = World { kernel_bits_per_s: Some(40e6), seconds: 12.0, ..World::default() };
+        let cases = [
+            (false, "0.97 CPUs of the sending host are busy", "sender's CPU"),
+            (true, "0.97 CPUs are busy with both sides", "CPU of both"),
+        ];
+        for (is_one_machine, expect, fact) in cases {
+            let verdict = diagnose(&Evidence { is_one_machine, ..world.evidence() });
+            let page = page(&verdict);
+            assert!(sentence(&verdict).contains(expect) && page.contains(fact), "{page}");
+            assert_eq!(page.contains("sender's CPU"), !is_one_machine, "{page}");
         }
     }
 
