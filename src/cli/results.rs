@@ -7,10 +7,13 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::options::recording::{EXPERIMENT, EXPORT_FORMAT, LIMIT, OUTPUT, RESULTS, WHAT};
+use super::options::recording::{
+    COMMAND, EXPERIMENT, EXPORT_FORMAT, LIMIT, MATCH, OUTPUT, RESULTS, SINCE, WHAT,
+};
 use super::record;
 use super::typed::Typed;
 use super::{console, written};
+use crate::measure;
 use crate::results::{Filter, Store};
 use analysis::record::export::{Format, What};
 use analysis::record::paths;
@@ -47,8 +50,7 @@ impl ListArgs {
         let ids = numbers(typed)?;
         let limit = typed.value_or_default(&LIMIT)?;
         let newest = ids.is_empty().then_some(limit);
-        let experiment = typed.value(&EXPERIMENT)?;
-        let filter = Filter { ids, newest, experiment, ..Filter::default() };
+        let filter = Filter { ids, newest, ..filter(typed)? };
         Ok(ListArgs { filter, store: typed.value(&RESULTS)? })
     }
 }
@@ -71,15 +73,26 @@ impl ExportArgs {
         if what == What::Paths && format == Format::Parquet {
             return Err("--what paths: export writes csv or json, not parquet".into());
         }
-        let experiment = typed.value(&EXPERIMENT)?;
         Ok(ExportArgs {
-            filter: Filter { ids: numbers(typed)?, experiment, ..Filter::default() },
+            filter: Filter { ids: numbers(typed)?, ..filter(typed)? },
             format,
             what,
             output: typed.value(&OUTPUT)?,
             store: typed.value(&RESULTS)?,
         })
     }
+}
+
+/// The runs that the options select.
+fn filter(typed: &Typed) -> Result<Filter, String> {
+    let since = typed.value(&SINCE)?;
+    Ok(Filter {
+        command: typed.value(&COMMAND)?,
+        containing: typed.value(&MATCH)?,
+        since_unix_s: since.map(|since| since.unix_s(measure::unix_s())),
+        experiment: typed.value(&EXPERIMENT)?,
+        ..Filter::default()
+    })
 }
 
 pub(super) fn list(args: &ListArgs) -> u8 {
@@ -144,8 +157,10 @@ fn found(filter: &Filter, store: Option<&Path>) -> Result<(Store, Vec<Record>), 
     let path = record::store_path(store)?;
     let store = Store::open_existing(&path)?;
     let records = store.records(filter)?;
+    // Other conditions may leave out a run that is there.
+    let by_number = Filter { ids: filter.ids.clone(), newest: filter.newest, ..Filter::default() };
     let missing = filter.ids.iter().find(|id| !records.iter().any(|run| run.id == **id));
-    if let Some(id) = missing {
+    if let Some(id) = missing.filter(|_| *filter == by_number) {
         let path = path.display();
         let text = format!(
             "there is no run {id} in '{path}'; 'datapump results list' shows those that are there"

@@ -65,6 +65,8 @@ pub struct Filter {
     pub experiment: Option<String>,
     pub command: Option<String>,
     pub scenario: Option<Scenario>,
+    /// A text in a source, in the target, or in the name of a host, in whatever case.
+    pub containing: Option<String>,
     /// Started at this time or later.
     pub since_unix_s: Option<f64>,
     /// At most so many, the newest.
@@ -300,6 +302,7 @@ impl Filter {
             ("experiment = ?", self.experiment.clone()),
             ("command = ?", self.command.clone()),
             ("scenario = ?", self.scenario.map(|scenario| scenario.name().to_string())),
+            (CONTAINING, self.containing.clone()),
         ];
         for (condition, value) in texts {
             if let Some(value) = value {
@@ -453,6 +456,13 @@ fn refused(path: &Path, why: Unusable) -> Fault {
     }
 }
 
+const CONTAINING: &str = "EXISTS (SELECT 1 FROM (
+    SELECT value AS text FROM json_each(sources_json)
+    UNION ALL SELECT target
+    UNION ALL SELECT remote_host
+    UNION ALL SELECT host FROM environments
+        WHERE environments.id IN (source_environment, sink_environment)
+) WHERE instr(lower(text), lower(?)) > 0)";
 /// How long to wait for another writer.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// A copy waits no longer for its prediction.

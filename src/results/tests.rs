@@ -316,6 +316,45 @@ fn filters() {
 }
 
 #[test]
+fn runs_with_a_text() {
+    let (_folder, mut store) = store();
+    let environment = Environment { host: "Node1".into(), facts: BTreeMap::new() };
+    let environment = store.environment(&environment).unwrap();
+    let side = || Side { environment, ..Side::default() };
+    let remote = || Some(Remote { host: "joe@dtn2".into(), ..Remote::default() });
+    let texts = |sources: &[&str], target: &str| Record {
+        sources: sources.iter().map(|source| source.to_string()).collect(),
+        target: target.into(),
+        ..Record::default()
+    };
+    let rows = [
+        texts(&["/data/run \"7\"", "b"], "/store"),
+        Record { remote: remote(), ..texts(&[], "") },
+        Record { source: side(), ..texts(&["100%_\u{e9}"], "") },
+        Record { sink: Some(side()), ..texts(&[], "") },
+    ];
+    for record in rows {
+        store.insert(&record).unwrap();
+    }
+    let cases: [(&str, &[i64]); 9] = [
+        ("run \"7\"", &[1]),
+        ("STORE", &[1]),
+        ("dtn2", &[2]),
+        ("node1", &[3, 4]),
+        ("%", &[3]),
+        ("\u{e9}", &[3]),
+        ("[", &[]),
+        ("data/run \"7\"\",", &[]),
+        ("'; DROP TABLE runs; --", &[]),
+    ];
+    for (text, expect) in cases {
+        let filter = Filter { containing: Some(text.into()), ..Filter::default() };
+        let ids: Vec<i64> = store.records(&filter).unwrap().iter().map(|run| run.id).collect();
+        assert_eq!(ids, expect, "{text}");
+    }
+}
+
+#[test]
 fn experiments_environments_and_models() {
     let (_folder, mut store) = store();
     let experiment = Experiment {

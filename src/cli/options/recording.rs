@@ -7,6 +7,7 @@ use super::{AnyOption, CliOption, Group, MOVING};
 use crate::cli::command_id::CommandId;
 use analysis::record::export::{Format, What};
 use analysis::report::sheet::Form;
+use analysis::report::utc;
 use analysis::study::CpuFrom;
 use base::settings::PathSamples;
 
@@ -34,6 +35,7 @@ const FIT: &[CommandId] = &[CommandId::ModelFit];
 const LIST: &[CommandId] = &[CommandId::ResultsList];
 const CHOSEN: &[CommandId] =
     &[CommandId::ModelFit, CommandId::ResultsList, CommandId::ResultsExport];
+const RUNS: &[CommandId] = &[CommandId::ResultsList, CommandId::ResultsExport];
 const MODELS: &[CommandId] = &[CommandId::ModelFit, CommandId::ModelShow];
 const EXPORT: &[CommandId] = &[CommandId::ResultsExport];
 const SHOW: &[CommandId] = &[CommandId::SweepShow];
@@ -77,12 +79,31 @@ impl CampaignFormat {
     ];
 }
 
+/// A time: a date, or so long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    UnixSeconds(u64),
+    SecondsAgo(u64),
+}
+
+impl Since {
+    pub(crate) fn unix_s(self, now_unix_s: f64) -> f64 {
+        match self {
+            Since::UnixSeconds(seconds) => seconds as f64,
+            Since::SecondsAgo(seconds) => now_unix_s - seconds as f64,
+        }
+    }
+}
+
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &RESULTS,
     &NO_RECORD,
     &INPUT,
     &LIMIT,
+    &COMMAND,
+    &MATCH,
+    &SINCE,
     &EXPERIMENT,
     &CPU_FROM,
     &MODEL_FORMAT,
@@ -143,6 +164,42 @@ pub(crate) static LIMIT: CliOption<u32> = CliOption {
     more: "",
     group: Group::Recording,
     commands: LIST,
+};
+
+pub(crate) static COMMAND: CliOption<String> = CliOption {
+    name: "command",
+    letter: None,
+    value: "NAME",
+    kind: Kind::Choice(RECORDED, |i| RECORDED[i].to_string()),
+    default: "",
+    help: "Only runs of this command",
+    more: "",
+    group: Group::Recording,
+    commands: RUNS,
+};
+
+pub(crate) static MATCH: CliOption<String> = CliOption {
+    name: "match",
+    letter: None,
+    value: "TEXT",
+    kind: Kind::Text(|text| text),
+    default: "",
+    help: "Only runs with this text in a source, the destination or the name of a host",
+    more: "Case does not matter.",
+    group: Group::Recording,
+    commands: RUNS,
+};
+
+pub(crate) static SINCE: CliOption<Since> = CliOption {
+    name: "since",
+    letter: None,
+    value: "DATE",
+    kind: Kind::Parsed(SINCE_PHRASE, since),
+    default: "",
+    help: "Only runs that started at this time or later",
+    more: "Dates are in UTC, as in the list. 7d is a week ago.",
+    group: Group::Recording,
+    commands: RUNS,
 };
 
 pub(crate) static EXPERIMENT: CliOption<String> = CliOption {
@@ -258,3 +315,50 @@ pub(crate) static OUTPUT: CliOption<PathBuf> = CliOption {
 };
 
 const EXPORT_NAMES: &[&str] = &[Format::ALL[0].0, Format::ALL[1].0, Format::ALL[2].0];
+const RECORDED: &[&str] = &["copy", "demo", "net-test", "measure", "sweep"];
+const SINCE_PHRASE: &str = "a date such as 2026-11-25 or '2026-11-25 10:30', or an age such as \
+                            30m, 12h or 7d";
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Some(seconds) = utc::unix_s(text) {
+        return Ok(Since::UnixSeconds(seconds));
+    }
+    let units = [('m', 60), ('h', 3600), ('d', 24 * 3600)];
+    let age = units.into_iter().find_map(|(unit, seconds)| {
+        text.strip_suffix(unit)?.parse::<u32>().ok().map(|number| u64::from(number) * seconds)
+    });
+    age.map(Since::SecondsAgo).ok_or_else(|| format!("write {SINCE_PHRASE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::options::CommandId;
+
+    #[test]
+    fn since_a_date_or_an_age() {
+        let cases = [
+            ("1970-01-02", Some(86_400.0)),
+            ("1970-01-02 00:01", Some(86_460.0)),
+            ("30m", Some(1e9 - 1800.0)),
+            ("12h", Some(1e9 - 43_200.0)),
+            ("7d", Some(1e9 - 604_800.0)),
+            ("7", None),
+            ("-1d", None),
+            ("d", None),
+            ("soon", None),
+        ];
+        for (text, expect) in cases {
+            let found = SINCE.kind.read_text(text).ok().map(|since| since.unix_s(1e9));
+            assert_eq!(found, expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_records_can_be_asked_for() {
+        let recording = NO_RECORD.commands.iter().chain([&CommandId::Measure, &CommandId::Sweep]);
+        for command in recording {
+            assert!(RECORDED.contains(&command.first_word()), "{}", command.typed());
+        }
+    }
+}
