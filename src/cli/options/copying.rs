@@ -182,8 +182,9 @@ pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Only show what would be done",
-    more: "A copy asks both sides as a real copy does, and has its exit code; a sweep shows \
-           its cells and how long they take.",
+    more: "A copy asks both sides as a real copy does, and has its exit code; what an interrupted \
+           run left is not looked at, so files that it completed seem to be in the way. A sweep \
+           shows its cells and how long they take.",
     group: Group::Copying,
     commands: DRY,
 };
@@ -233,10 +234,10 @@ pub(crate) static MANIFEST: CliOption<PathBuf> = CliOption {
     value: "FILE",
     kind: Kind::Path(|path| path),
     default: "",
-    help: "Write a receipt: the digest and name of every file",
+    help: "Write a receipt: the digest and name of every file that is written",
     more: "'datapump verify FILE DST' re-reads what was written; with --digest blake3, 'b3sum \
            --check FILE' in the destination folder does so too. FILE appears when the copy has \
-           ended.",
+           ended. Files that --skip-unchanged or --checksum kept are not in it.",
     group: Group::Copying,
     commands: COPY,
 };

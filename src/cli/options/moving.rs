@@ -127,8 +127,8 @@ pub(crate) static DIGEST: CliOption<DigestKind> = CliOption {
     value: "WHICH",
     kind: Kind::Choice(DigestKind::NAMES, |i| DigestKind::ALL[i]),
     default: "blake3",
-    help: "The digest that is checked before a file gets its final name",
-    more: "",
+    help: "The digest that every block is checked against",
+    more: "A file gets its final name only when all of its bytes have matched.",
     group: Group::Moving,
     commands: SEALED,
 };
@@ -205,9 +205,9 @@ pub(crate) static WINDOW: CliOption<Option<u32>> = CliOption {
     kind: Kind::NumberOr("auto", Limits::WINDOW_BYTES, |n| n.map(|n| n as u32)),
     default: "auto",
     help: "TCP window of each stream",
-    more: "The receiving side advertises it; the summary shows what the sending side saw. A \
-           warning names the kernel's limit (net.core.rmem_max, wmem_max) if it is lower. auto \
-           leaves it to TCP, which suits most paths.",
+    more: "The receiving side advertises it; 'datapump results show' has what the sending side \
+           saw. A warning names the kernel's limit (net.core.rmem_max, wmem_max) if it is lower. \
+           auto leaves it to TCP, which suits most paths.",
     group: Group::Moving,
     commands: WINDOWED,
 };

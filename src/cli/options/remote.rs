@@ -29,7 +29,7 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
     help: "The command to use as ssh, with its arguments",
     more: "It is split as a shell does, with quotes: --ssh 'ssh -p 2222 -i \"my key\"'. The \
            host and the far command are added at the end. Your ssh configuration, agent and \
-           jump hosts apply; there is one login.",
+           jump hosts apply. A copy logs in once.",
     group: Group::Remote,
     commands: FAR,
 };

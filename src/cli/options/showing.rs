@@ -64,9 +64,9 @@ pub(crate) static JSON: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Print one JSON object per line instead of text",
-    more: "Events are start, progress, file, warning, verdict and end; end is always printed, \
-           also on failure. They go to standard output, or to standard error if '-' is the \
-           destination.",
+    more: "Events of a copy are start, progress, file, warning, verdict and end. A net test has an \
+           interval for each, measure and sweep a run for each. end is always printed, also on \
+           failure. They go to standard output, or to standard error if '-' is the destination.",
     group: Group::Showing,
     commands: TOLD,
 };
@@ -78,7 +78,8 @@ pub(crate) static QUIET: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Print errors only",
-    more: "With --json, the events progress and file (of files without an error) are omitted.",
+    more: "With --json, the events progress, interval, and file of files without an error are \
+           omitted.",
     group: Group::Showing,
     commands: QUIET_TOO,
 };
@@ -126,7 +127,7 @@ pub(crate) static EXPLAIN: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Show why the copy was not faster, with the evidence, and what to change",
+    help: "Show why it was not faster, with the evidence, and what to change",
     more: "The summary says it in one sentence. For a recorded run, 'datapump explain' shows \
            the same.",
     group: Group::Showing,

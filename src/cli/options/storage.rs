@@ -18,7 +18,7 @@ pub(crate) static ENGINE: CliOption<EngineChoice> = CliOption {
     kind: Kind::Choice(EngineChoice::NAMES, |i| EngineChoice::ALL[i]),
     default: "auto",
     help: "I/O engine",
-    more: "auto uses the fastest for each end; the summary names it.",
+    more: "auto uses the fastest for each end; 'datapump results show' names it.",
     group: Group::Storage,
     commands: SWEPT,
 };
