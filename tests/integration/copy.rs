@@ -576,6 +576,22 @@ fn manifest_is_verified_and_a_flipped_byte_is_found() {
     });
 }
 
+/// A file that was kept was not written: the receipt promises nothing of it.
+#[test]
+fn a_receipt_names_what_was_written() {
+    for kept in ["--skip-unchanged", "--checksum"] {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        fs::write(scene.path("src/old"), "old").unwrap();
+        scene.succeed("copy -r @/src/ @/dst");
+        fs::write(scene.path("src/new"), "new").unwrap();
+        scene.succeed(&format!("copy -r {kept} --manifest @/sums @/src/ @/dst"));
+        let sums = fs::read_to_string(scene.path("sums")).unwrap();
+        let names: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+        assert_eq!(names, ["new"], "{kept}");
+    }
+}
+
 #[test]
 fn events_parse_and_end_is_always_there() {
     // What is copied, the exit code, and the events that must be there.
