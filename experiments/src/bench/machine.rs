@@ -45,6 +45,7 @@ pub(crate) fn notes(disk: &Path) -> Vec<String> {
 const VERSIONS: &[(&str, &str)] = &[
     ("ssh", "-V"),
     ("rsync", "--version"),
+    ("rclone", "version"),
     ("iperf3", "--version"),
     ("socat", "-V"),
     ("fio", "--version"),

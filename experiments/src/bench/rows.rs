@@ -244,6 +244,7 @@ fn sealed(sizes: Sizes) -> Vec<Row> {
             .needs("rsync"),
         row("tar over ssh aes128-gcm", TAR_SSH_BIG).terms(gcm).needs("ssh"),
         row("mscp -n 2 aes128-gcm", MSCP).terms(gcm).needs("mscp"),
+        row("rclone over sftp", &rclone("$SRC/big :sftp:$DST/")).terms(RCLONE).needs("rclone"),
         row("wdt 8 ports aes128-gcm", WDT_BIG).served_by_wdt("$DST", "aes128gcm").terms(aes),
         row("datapump tls blake3", "dp --streams 1 --fsync off $SRC/big far:$DST/")
             .datapump(("TLS 1.3", "blake3", "off")),
@@ -280,6 +281,12 @@ fn small(sizes: Sizes) -> Vec<Row> {
         row("rsync over ssh, tree", "rsync -a -e \"$SSH\" $SRC/small far:$DST/")
             .terms(("ssh default", "rsync's own", "none"))
             .needs("rsync"),
+        row("rclone over sftp, tree", &rclone("$SRC/small :sftp:$DST/small"))
+            .terms(RCLONE)
+            .needs("rclone"),
+        row("rclone over sftp, 16 files at once, no digest, tree", &rclone(RCLONE_TREE))
+            .terms((RCLONE.0, "none", "none"))
+            .needs("rclone"),
         row("scp -r, tree", "scp -F $CFG -r -q $SRC/small far:$DST/")
             .terms(("ssh default", "none", "none"))
             .needs("scp"),
@@ -336,6 +343,9 @@ fn start_up() -> Vec<Row> {
         row("rsync over ssh, 2 bytes", "rsync -e \"$SSH\" $SRC/two far:$DST/")
             .terms(ssh)
             .needs("rsync"),
+        row("rclone over sftp, 2 bytes", &rclone("$SRC/two :sftp:$DST/"))
+            .terms(RCLONE)
+            .needs("rclone"),
         row("datapump, 2 bytes", "dp $SRC/two far:$DST/").datapump(("TLS 1.3", "blake3", "file")),
     ]
 }
@@ -482,6 +492,15 @@ impl Row {
     }
 }
 
+/// rclone has an ssh of its own, which reads no configuration: it is told what ssh knows.
+fn rclone(ends: &str) -> String {
+    format!(
+        "export $($SSH -G far | sed -n 's/^hostname /RCLONE_SFTP_HOST=/p; \
+         s/^port /RCLONE_SFTP_PORT=/p; s/^user /RCLONE_SFTP_USER=/p; \
+         s/^identityfile /RCLONE_SFTP_KEY_FILE=/p'); rclone --config '' copy {ends}"
+    )
+}
+
 const SOCAT_TO_FILE: &str =
     "exec socat -b 1048576 -u TCP-LISTEN:$P,bind=127.0.0.1,reuseaddr OPEN:$DST/f,creat,trunc";
 const SOCAT_TO_TAR: &str =
@@ -498,6 +517,9 @@ const WDT_TREE: &str = "mkdir $DST/small; wdt -directory $SRC/small - < $LOG/wdt
 const BBCP: &str = "bbcp -4 -s 2 -w 4M -f -V -T \"sh $LOG/here %U %H bbcp\" $SRC/big \
                     127.0.0.1:$DST/f";
 const MSCP: &str = "mscp -q -F $CFG -n 2 -c aes128-gcm@openssh.com $SRC/big far:$DST/";
+const RCLONE_TREE: &str = "--transfers 16 --ignore-checksum $SRC/small :sftp:$DST/small";
+/// The digest is that of md5sum on the far host, started for each file that has arrived.
+const RCLONE: (&str, &str, &str) = ("rclone's own ssh", "md5", "none");
 const TAR_SSH_BIG: &str =
     "tar -C $SRC -cf - big | $SSH -c aes128-gcm@openssh.com far \"tar -C $DST -xf -\"";
 const TAR_SSH_SMALL: &str =
