@@ -69,6 +69,7 @@ impl Sockets {
         self.paths.add(&handle, self.role);
         self.cancellation.hold_socket(handle.socket.clone());
         self.each.insert(handle.number, Each { handle, lane, lane_is_over: false });
+        self.tend_at = Tick(0); // streams join at any time: a new one is tended in the next turn
     }
 
     pub(crate) fn lane_over(&mut self, number: u32) {
