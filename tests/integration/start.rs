@@ -18,12 +18,18 @@ use crate::support::{PATIENCE, PROGRAM, Scene, data, each, need, need_root, run}
 type Flights = &'static [&'static [&'static str]];
 
 const PUSH: Flights =
-    &[&["Hello", "Open", "Carry", "Offer"], &["Hello", "Opened", "Want"], &["Carried"]];
-const PULL: Flights =
-    &[&["Hello", "Open"], &["Hello", "Opened", "Offer"], &["Cut", "Carry", "Want"], &["Carried"]];
+    &[&["Hello"], &["Hello"], &["Open", "Carry", "Offer"], &["Opened", "Want"], &["Carried"]];
+const PULL: Flights = &[
+    &["Hello"],
+    &["Hello"],
+    &["Open"],
+    &["Opened", "Offer"],
+    &["Cut", "Carry", "Want"],
+    &["Carried"],
+];
 
-/// After the login a push has its first data under way when the answer to its first flight has
-/// come, one round trip; a pull after another half.
+/// The far side's greeting ends the login. A push has its first data under way one round trip
+/// later; a pull after another half.
 #[test]
 fn the_first_data_waits_for_one_answer() {
     need_root("network namespaces are made");
@@ -61,6 +67,23 @@ fn the_first_data_waits_for_one_answer() {
         let copied = if ends.contains("tree") { "tree/sub/one" } else { "file" };
         data::assert_same(&scene.path(copied), &scene.path("out").join(copied));
     });
+}
+
+/// What answers a login may be a shell that runs what it reads: before the mark of a datapump
+/// nothing that anybody has chosen is sent, no path and no name of a file.
+#[test]
+fn only_the_greeting_is_sent_before_the_mark() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("tree")).unwrap();
+    data::write_file(&scene.path("tree/a\ntouch pwned\n#"), 1, 10);
+    let words = format!("timeout 2 cat > {}; exit 1", scene.path("said").display());
+    let ssh = scene.script("no-datapump", &words);
+    let line = format!("copy -r --retry-for off --ssh {} @/tree far:@/out", ssh.display());
+    let ran = scene.run(&line);
+    assert_eq!(ran.code, 7, "{ran}");
+    let said = std::fs::read(scene.path("said")).unwrap();
+    assert_eq!(envelope(&mut &said[..]).as_deref(), Some(&said[..]), "one message");
+    assert_eq!(Message::decode(&said[4..]).unwrap().name(), "Hello");
 }
 
 /// Lets the two sides talk in flights, and freely after the last.

@@ -43,15 +43,6 @@ impl ControlLine {
         self.queue.set_heartbeat(every);
     }
 
-    /// What is sent until `release` is written together, within this time at the latest.
-    pub(crate) fn hold(&self, at_most: Duration) {
-        self.queue.hold(at_most);
-    }
-
-    pub(crate) fn release(&self) {
-        self.queue.release();
-    }
-
     /// Grows while the connection accepts bytes.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.queue.written_bytes()

@@ -75,7 +75,6 @@ fn serve(
     host: Host,
 ) -> Result<(), Fault> {
     let (events_in, events) = channel();
-    line.hold(ANSWERS_TOGETHER_WITHIN);
     line.send_mark()?;
     let mut meeting = Meeting::new(&line, &events);
     line.send(&meeting.session.hello())?;
@@ -98,7 +97,6 @@ fn serve(
     let credentials = Arc::new(credentials(&open, identity));
     streams::start_accepting(listener, tuning, credentials, events_in.clone())?;
     meeting.say(&Message::Opened(opened))?;
-    line.release();
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let source = match prepared.sources {
@@ -371,8 +369,6 @@ fn leave_soon() {
 
 /// A driver sends its request right after its hello: it has logged in already.
 const OPENS_WITHIN: Nanos = Nanos(30_000_000_000);
-/// How long the greeting may wait for the answer to the request, which came with the driver's.
-const ANSWERS_TOGETHER_WITHIN: Duration = Duration::from_millis(20);
 /// How long a side whose peer is gone may take to complete its journal.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 

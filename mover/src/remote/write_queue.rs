@@ -23,8 +23,6 @@ struct State {
     message_bytes: usize,
     /// Encoded already. Messages overtake them.
     carried: VecDeque<Vec<u8>>,
-    /// Nothing is written before this is over, or the queue is released.
-    held: Option<Duration>,
     /// A ping is written when nothing else has been for this long.
     heartbeat: Option<Duration>,
     /// Bytes that the connection has accepted.
@@ -33,12 +31,6 @@ struct State {
     /// The thread has written everything, or has given up.
     ended: bool,
     broken: Option<Fault>,
-}
-
-impl State {
-    fn has_some(&self) -> bool {
-        !self.messages.is_empty() || !self.carried.is_empty()
-    }
 }
 
 impl WriteQueue {
@@ -106,18 +98,6 @@ impl WriteQueue {
         }
     }
 
-    /// Keeps what is queued from now on back for so long at most, so that it is written together:
-    /// ssh sends what is written later a round trip later (Nagle's algorithm).
-    pub(super) fn hold(&self, at_most: Duration) {
-        self.lock().held = Some(at_most);
-    }
-
-    /// Nothing is kept back any more.
-    pub(super) fn release(&self) {
-        self.lock().held = None;
-        self.changed.notify_all();
-    }
-
     /// True while so much is queued that callers who can should not add to it.
     pub(super) fn is_full(&self) -> bool {
         self.lock().message_bytes >= FULL_BYTES
@@ -171,12 +151,6 @@ impl WriteQueue {
     fn next(&self) -> Option<Vec<u8>> {
         let mut state = self.lock();
         loop {
-            if let Some(at_most) = state.held.filter(|_| !state.closed && state.has_some()) {
-                let is_held = |state: &mut State| state.held.is_some() && !state.closed;
-                let waited = self.changed.wait_timeout_while(state, at_most, is_held);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                state.held = None;
-            }
             if let Some(mut messages) = state.messages.pop_front() {
                 while let Some(next) = state.messages.front()
                     && messages.len() + next.len() <= WRITTEN_BYTES_MAX

@@ -291,10 +291,11 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// Sends all that needs no answer at once: greeting and request, and, as soon as it is known,
-    /// what the walk finds first, and whether this connection carries it. The user may be asked for
-    /// a password: then only the user's patience ends the login. After its first message the far
-    /// side sends pings.
+    /// Greets, and when the far side has greeted sends all that needs no answer: the request, what
+    /// the walk finds first, and whether this connection carries it. Not before: without its mark
+    /// it may be a shell that runs what it reads, names of files among it. The user may be asked
+    /// for a password: then only the user's patience ends the login. After its first message the
+    /// far side sends pings.
     fn converse(
         &self,
         session: &mut Session,
@@ -303,16 +304,8 @@ impl Near<'_> {
     ) -> Result<Agreed<'_>, Fault> {
         let mut line = self.line.clone();
         line.send(&session.hello())?;
-        session.say(clock::now(), open);
-        line.send(open)?;
         let known = Known::of(self.attempt.launch);
-        let carried = match known.first() {
-            Some(first) if self.role == Role::Source && self.starts_carried(first) => {
-                Some(self.carry(Carries::First, None, session)?)
-            }
-            _ => None,
-        };
-        let (mut early, mut may_offer) = (Vec::new(), true);
+        let (mut early, mut carried, mut has_greeted) = (Vec::new(), None, false);
         let stall = self.job.settings.stall;
         let (mut heard, mut patience) = (clock::now(), self.attempt.login.patience(stall));
         loop {
@@ -322,6 +315,15 @@ impl Near<'_> {
                     heard = clock::now();
                     match message {
                         Message::Hello { .. } => {
+                            session.say(clock::now(), open);
+                            line.send(open)?;
+                            has_greeted = true;
+                            if let Some(first) = known.first()
+                                && self.role == Role::Source
+                                && self.starts_carried(first)
+                            {
+                                carried = Some(self.carry(Carries::First, None, session)?);
+                            }
                             line.set_heartbeat(Some(heartbeat(stall)));
                             patience = Some(stall);
                         }
@@ -337,16 +339,12 @@ impl Near<'_> {
                     let gone = || Fault::new(Class::Unreachable, "the far side went away at once");
                     return Err(fault.unwrap_or_else(gone));
                 }
-                Ok(Event::Found(WalkEvent::Chunk(found))) if may_offer => {
-                    may_offer = false;
-                    let offer = first_offer(&found);
-                    session.say(clock::now(), &offer);
-                    line.send(&offer)?;
-                    early.push(Event::OfferedBefore(found));
-                }
                 Ok(event) => early.push(event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => panic!("this side holds a sender"),
+            }
+            if has_greeted {
+                self.offer_first(&mut early, session)?;
             }
             if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
@@ -355,6 +353,16 @@ impl Near<'_> {
                 return Err(silent("the far side", clock::now().since(heard)));
             }
         }
+    }
+
+    /// Offers what the walk has found first, once.
+    fn offer_first(&self, early: &mut [Event], session: &mut Session) -> Result<(), Fault> {
+        let Some(Event::Found(WalkEvent::Chunk(found))) = early.first_mut() else { return Ok(()) };
+        let found = std::mem::take(found);
+        let offer = first_offer(&found);
+        early[0] = Event::OfferedBefore(found);
+        session.say(clock::now(), &offer);
+        self.line.clone().send(&offer)
     }
 
     /// Names the host that the message is from.
