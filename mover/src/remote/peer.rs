@@ -76,10 +76,10 @@ fn serve(
 ) -> Result<(), Fault> {
     let (events_in, events) = channel();
     line.send_mark()?;
-    let mut meeting = Meeting::new(&line, &events);
-    line.send(&meeting.session.hello())?;
+    let mut negotiation = Negotiation::new(&line, &events);
+    line.send(&negotiation.session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carrier.clone(), leave_soon);
-    let open = meeting.await_open()?;
+    let open = negotiation.await_open()?;
     host.pinned?;
     // Until the loop runs, which sends and expects pings itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
@@ -96,19 +96,19 @@ fn serve(
     let opened = prepared.opened(&settings, port, &identity);
     let credentials = Arc::new(credentials(&open, identity));
     streams::start_accepting(listener, tuning, credentials, events_in.clone())?;
-    meeting.say(&Message::Opened(opened))?;
+    negotiation.say(&Message::Opened(opened))?;
     // A far source is told the window of the near sink; a far sink knows its own.
     let window_bytes = prepared.window_bytes(&settings).max(open.window_bytes);
     let source = match prepared.sources {
         Some(sources) => {
-            let (walking, cut) = meeting.begin_source(sources, &open, &events_in)?;
+            let (walking, cut) = negotiation.begin_source(sources, &open, &events_in)?;
             settings = settings.cut_as(cut);
             Some((open.locations[0].clone(), walking))
         }
         None => None,
     };
     line.set_heartbeat(None);
-    let Meeting { session, early, .. } = meeting;
+    let Negotiation { session, early, .. } = negotiation;
     let part = Part {
         window_bytes: (window_bytes > 0).then_some(window_bytes),
         rename: None,
@@ -220,7 +220,7 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
 }
 
 /// The conversation before the loop runs. A near side that is silent for `stall` is gone.
-struct Meeting<'a> {
+struct Negotiation<'a> {
     session: Session,
     line: ControlLine,
     events: &'a Receiver<Event>,
@@ -232,10 +232,10 @@ struct Meeting<'a> {
     may_offer: bool,
 }
 
-impl<'a> Meeting<'a> {
-    fn new(line: &ControlLine, events: &'a Receiver<Event>) -> Meeting<'a> {
+impl<'a> Negotiation<'a> {
+    fn new(line: &ControlLine, events: &'a Receiver<Event>) -> Negotiation<'a> {
         let now = clock::now();
-        Meeting {
+        Negotiation {
             session: Session::follower(PROGRAM, now),
             line: line.clone(),
             events,

@@ -62,12 +62,12 @@ struct State {
     /// Each stream stops now and then to wait for the sink.
     lockstep: Option<Lockstep>,
     /// The stream on the control connection, if there is one.
-    carried: Option<Carried>,
+    carried: Option<CarriedStream>,
 }
 
 /// A stream on the control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Carried {
+struct CarriedStream {
     stream: u32,
     what: Carries,
 }
@@ -178,7 +178,7 @@ impl Plan {
     /// opened: one request under way at most, so that little is left on it when they are. Or all
     /// bytes, or no more.
     pub(crate) fn carry(&self, stream: u32, what: Carries) {
-        self.lock().carried = Some(Carried { stream, what });
+        self.lock().carried = Some(CarriedStream { stream, what });
         self.cancellation.changes.notify();
     }
 
