@@ -47,12 +47,13 @@ cargo xtask COMMAND
                          copies that are interrupted at random; writes runs/DATE-torture.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
-  bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO] [--disk DIR]
+  bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO,...] [--disk DIR]
               [--peer NAME=PATH]...
                          datapump beside its peers, found in PATH or named: wdt, bbcp, mscp,
                          globus-gridftp-server, globus-url-copy; writes runs/DATE-peers.md
   bench peers --only grid
-                         no option beside 15 sets of options, which a whole bench leaves out;
+                         no option beside 24 sets of options: one file sealed and clear, small
+                         files, disk, and 12 for null to null; a whole bench leaves them out;
                          writes runs/DATE-peers-grid.md
   bench many [--files N] [--disk DIR] [--only TOOL]
                          10,000,000 empty files; writes runs/DATE-many.md

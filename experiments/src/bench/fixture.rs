@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::rows::{Scenario, Sizes};
+use super::rows::{Grid, Scenario, Sizes};
 use super::shuffle::Shuffle;
 use super::{Options, far};
 use xtask::step::target_folder;
@@ -45,17 +45,18 @@ impl Fixture {
         }
         let wanted = |scenario| Scenario::is_wanted(scenario, options);
         fs::write(src.join("two"), "2\n")?;
-        let large = [Scenario::Clear, Scenario::Sealed, Scenario::Memory, Scenario::Grid];
-        if large.into_iter().any(wanted) {
+        let large = [Scenario::Clear, Scenario::Sealed, Scenario::Memory];
+        let grids = [Grid::Clear, Grid::Sealed].map(Scenario::Grid);
+        if large.into_iter().chain(grids).any(wanted) {
             random_file(&src.join("big"), 1, options.bytes)?.sync_all()?;
         }
-        if wanted(Scenario::Small) {
+        if wanted(Scenario::Small) || wanted(Scenario::Grid(Grid::Small)) {
             fixture.sizes.small = small_files(&src.join("small"), options.small_files)?;
         }
         if wanted(Scenario::Memory) {
             empty_files(&src.join("empty"), options.empty_files)?;
         }
-        if wanted(Scenario::Disk) {
+        if wanted(Scenario::Disk) || wanted(Scenario::Grid(Grid::Disk)) {
             random_file(&fixture.disk.path().join("src"), 2, options.bytes)?.sync_all()?;
         }
         for peer in &options.peers {

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     pub small_files: usize,
     pub empty_files: usize,
     /// Only scenarios with this in their name.
-    pub only: Option<String>,
+    pub only: Vec<String>,
     /// A folder on a real disk: direct I/O on tmpfs is not worth measuring.
     pub disk: PathBuf,
     /// A quick look, not evidence: nothing is written to `runs/`.
@@ -91,9 +91,10 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     let page = page::peers(&results, &options, &accounts);
     let date = xtask::step::output(std::process::Command::new("date").arg("+%F"))?;
     // A part must not replace the whole page of the day.
-    let path = match (options.quick, options.only.as_deref()) {
-        (Quick::No, None) => root().join(format!("runs/{}-peers.md", date.trim())),
-        (Quick::No, Some("grid")) => root().join(format!("runs/{}-peers-grid.md", date.trim())),
+    let only: Vec<&str> = options.only.iter().map(String::as_str).collect();
+    let path = match (options.quick, only.as_slice()) {
+        (Quick::No, []) => root().join(format!("runs/{}-peers.md", date.trim())),
+        (Quick::No, [rows::GRIDS]) => root().join(format!("runs/{}-peers-grid.md", date.trim())),
         _ => target_folder().join("bench-peers-part.md"),
     };
     std::fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
@@ -112,7 +113,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         bytes: 1 << 30,
         small_files: 10_000,
         empty_files: 1_000_000,
-        only: None,
+        only: Vec::new(),
         disk: target_folder(),
         quick: Quick::No,
         peers: Vec::new(),
@@ -131,7 +132,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         match *word {
             "--rounds" => options.rounds = value.parse().map_err(|_| wrong())?,
             "--size" => options.bytes = size(value).ok_or_else(wrong)?,
-            "--only" => options.only = Some((*value).to_string()),
+            "--only" => options.only = scenarios(value)?,
             "--disk" => options.disk = PathBuf::from(value),
             "--peer" => options.peers.push(peer(value)?),
             _ => return Err(format!("bench: unknown option {word}")),
@@ -140,6 +141,19 @@ fn options(words: &[&str]) -> Result<Options, String> {
     match options.rounds {
         0 => Err("bench: --rounds 0 measures nothing".into()),
         _ => Ok(options),
+    }
+}
+
+/// `sealed,clear`.
+fn scenarios(text: &str) -> Result<Vec<String>, String> {
+    let words: Vec<String> = text.split(',').map(str::to_string).collect();
+    let is_known = |word: &&String| rows::Scenario::ALL.iter().any(|all| all.is_called(word));
+    match words.iter().find(|word| !is_known(word)) {
+        None => Ok(words),
+        Some(word) => {
+            let known: Vec<&str> = rows::Scenario::ALL.iter().map(|all| all.word()).collect();
+            Err(format!("bench: --only {word}: write some of {},{}", known.join(","), rows::GRIDS))
+        }
     }
 }
 

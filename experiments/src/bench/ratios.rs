@@ -2,7 +2,7 @@
 
 use super::cpu::CLEAN_FOREIGN_MAX;
 use super::results::{LoginTime, Outcome, Results, Run};
-use super::rows::{GRID_DEFAULT, Login, Scenario};
+use super::rows::{Grid, Login, Scenario};
 use super::{Options, Quick};
 use crate::page;
 use analysis::statistics::{Estimate, median, median_estimate};
@@ -29,8 +29,8 @@ enum Measure {
     Seconds(&'static str, &'static str),
     /// CPU time of both sides in ns per byte.
     CpuPerByte(&'static str),
-    /// The row's rate over the best median rate of the grid.
-    OfBest(&'static str),
+    /// The rate without an option over the best median rate of the grid.
+    OfBest(Grid),
     /// MiB of the larger side.
     Peak(&'static str),
     /// MiB of the larger side above the printed plan.
@@ -64,7 +64,11 @@ const TARGETS: &[Target] = &[
     at_least("null to null, bbr: rate against iperf3", rates(NULL_BBR, IPERF_BBR), 1.0),
     at_most("null to null, cubic: CPU against iperf3", cpu(NULL_CUBIC, IPERF_CUBIC), 1.0),
     at_least("null to null, cubic: rate against iperf3", rates(NULL_CUBIC, IPERF_CUBIC), 1.0),
-    at_least("no option: rate against the best of the grid", Measure::OfBest(GRID_DEFAULT), 0.95),
+    of_best("no option: rate against the best of the grid", Grid::Sealed),
+    of_best("no option, clear: rate against the best of the grid", Grid::Clear),
+    of_best("no option, small files: rate against the best of the grid", Grid::Small),
+    of_best("no option, null to null: rate against the best of the grid", Grid::Wire),
+    of_best("no option, disk to disk: rate against the best of the grid", Grid::Disk),
     at_most("2 bytes: seconds beyond scp", Measure::Seconds(TWO_BYTES, "scp, 2 bytes"), 0.1),
     at_most("empty files: MiB of the larger side", Measure::Peak(EMPTY), 300.0),
     at_most("empty files: MiB beyond the plan", Measure::BeyondPlan(EMPTY), 64.0),
@@ -100,6 +104,10 @@ const fn times(ours: &'static str, theirs: &'static str) -> Measure {
 
 const fn rates(ours: &'static str, theirs: &'static str) -> Measure {
     Measure::Rates(ours, theirs)
+}
+
+const fn of_best(what: &'static str, grid: Grid) -> Target {
+    at_least(what, Measure::OfBest(grid), 0.95)
 }
 
 const fn at_least(what: &'static str, measure: Measure, bound: f64) -> Target {
@@ -238,10 +246,10 @@ impl Measure {
             | Measure::Times(ours, theirs)
             | Measure::Rates(ours, theirs)
             | Measure::Seconds(ours, theirs) => vec![ours, theirs],
-            Measure::CpuPerByte(name)
-            | Measure::OfBest(name)
-            | Measure::Peak(name)
-            | Measure::BeyondPlan(name) => vec![name],
+            Measure::CpuPerByte(name) | Measure::Peak(name) | Measure::BeyondPlan(name) => {
+                vec![name]
+            }
+            Measure::OfBest(grid) => vec![grid.default_row()],
         }
     }
 
@@ -267,9 +275,9 @@ impl Measure {
                 Some(us.sample.used.wall_s - them.sample.used.wall_s)
             }),
             Measure::CpuPerByte(name) => each(results, name, |us| us.cpu_ns_per_byte(login)),
-            Measure::OfBest(name) => {
-                let best = best_of_grid(results, login)?;
-                each(results, name, |us| Some(us.bytes_per_second(login)? / best))
+            Measure::OfBest(grid) => {
+                let best = best_of_grid(*grid, results, login)?;
+                each(results, grid.default_row(), |us| Some(us.bytes_per_second(login)? / best))
             }
             Measure::Peak(name) => each(results, name, |us| {
                 let memory = us.sample.memory?;
@@ -285,10 +293,12 @@ impl Measure {
 }
 
 /// The best median rate of the grid's cells; `None` unless every cell has one.
-fn best_of_grid(results: &Results<'_>, login: LoginTime) -> Option<f64> {
+fn best_of_grid(grid: Grid, results: &Results<'_>, login: LoginTime) -> Option<f64> {
     let is_cell = |outcome: &&Outcome<'_>| {
         let row = outcome.row;
-        row.scenario == Scenario::Grid && row.login != Login::Alone && row.name != GRID_DEFAULT
+        row.scenario == Scenario::Grid(grid)
+            && row.login != Login::Alone
+            && row.name != grid.default_row()
     };
     let rate = |outcome: &Outcome<'_>| {
         let runs = results.runs(outcome);
@@ -455,8 +465,10 @@ mod tests {
         let check = |cell_s: f64, verdict: &str| {
             let results = results(&rows, |row| match (row.login, row.name.as_str()) {
                 (Login::Alone, _) => vec![sample(0.25, 1e6); ROUNDS_MIN],
-                (_, GRID_DEFAULT) => vec![sample(1.25, 1e9); ROUNDS_MIN],
-                (_, "datapump 2 × 1M, threads") => vec![sample(cell_s, 1e9); ROUNDS_MIN],
+                (_, "no option, sealed") => vec![sample(1.25, 1e9); ROUNDS_MIN],
+                (_, "2 × 1M, threads, sealed") => vec![sample(cell_s, 1e9); ROUNDS_MIN],
+                // A cell of another grid is no competitor.
+                (_, "2 × 1M, threads, clear") => vec![sample(0.3, 1e9); ROUNDS_MIN],
                 _ => vec![sample(2.0, 1e9); ROUNDS_MIN],
             });
             let line = line_of("no option: rate against the best of the grid", &results, Quick::No);

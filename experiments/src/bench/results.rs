@@ -137,7 +137,7 @@ pub(super) mod tests {
             bytes: BYTES,
             small_files: 1,
             empty_files: 1,
-            only: None,
+            only: Vec::new(),
             disk: "/".into(),
             quick: Quick::No,
             peers: Vec::new(),
@@ -148,7 +148,7 @@ pub(super) mod tests {
     pub(in super::super) fn all_rows() -> Vec<Row> {
         let sizes = Sizes { big: BYTES, small: BYTES, wire: BYTES };
         let congestions = ["bbr".to_string(), "cubic".to_string()];
-        let grid = Options { only: Some(Scenario::Grid.word().to_string()), ..options() };
+        let grid = Options { only: vec![rows::GRIDS.to_string()], ..options() };
         let of = |options: &Options| rows::rows(options, sizes, &congestions);
         of(&options()).into_iter().chain(of(&grid)).collect()
     }

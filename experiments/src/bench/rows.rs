@@ -12,7 +12,18 @@ pub(super) enum Scenario {
     StartUp,
     Disk,
     Memory,
-    Grid,
+    /// No option beside a grid of options.
+    Grid(Grid),
+}
+
+/// What is moved in a grid: each is one of the scenarios above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Grid {
+    Sealed,
+    Clear,
+    Small,
+    Wire,
+    Disk,
 }
 
 impl Scenario {
@@ -24,7 +35,11 @@ impl Scenario {
         Scenario::StartUp,
         Scenario::Disk,
         Scenario::Memory,
-        Scenario::Grid,
+        Scenario::Grid(Grid::Sealed),
+        Scenario::Grid(Grid::Clear),
+        Scenario::Grid(Grid::Small),
+        Scenario::Grid(Grid::Wire),
+        Scenario::Grid(Grid::Disk),
     ];
 
     /// The word for `--only`.
@@ -37,7 +52,7 @@ impl Scenario {
             Scenario::StartUp => "start",
             Scenario::Disk => "disk",
             Scenario::Memory => "memory",
-            Scenario::Grid => "grid",
+            Scenario::Grid(of) => of.word(),
         }
     }
 
@@ -50,21 +65,98 @@ impl Scenario {
             Scenario::StartUp => "A file of 2 bytes over ssh",
             Scenario::Disk => "Disk to the same disk, direct",
             Scenario::Memory => "Memory of each side",
-            Scenario::Grid => "No option beside a grid of options: one large file, sealed",
+            Scenario::Grid(of) => of.heading(),
         }
     }
 
     /// Start-up is left out where both tools report the time of the transfer alone.
     pub(super) fn judged_by_own_clock(self) -> bool {
-        matches!(self, Scenario::Wire | Scenario::Disk)
+        matches!(self, Scenario::Wire | Scenario::Disk | Scenario::Grid(Grid::Wire | Grid::Disk))
     }
 
-    /// The grid is run only when it is asked for: it has more rows than any other scenario, and
-    /// compares datapump with itself.
+    /// The grids are run only when they are asked for, by their own words or all of them: they have
+    /// more rows than any other scenario, and compare datapump with itself.
     pub(super) fn is_wanted(self, options: &Options) -> bool {
-        match options.only.as_deref() {
-            Some(only) => only == self.word(),
-            None => self != Scenario::Grid,
+        match options.only.as_slice() {
+            [] => !matches!(self, Scenario::Grid(_)),
+            only => only.iter().any(|word| self.is_called(word)),
+        }
+    }
+
+    /// By its own word, or by that of all grids.
+    pub(super) fn is_called(self, word: &str) -> bool {
+        word == self.word() || (word == GRIDS && matches!(self, Scenario::Grid(_)))
+    }
+}
+
+impl Grid {
+    const ALL: &[Grid] = &[Grid::Sealed, Grid::Clear, Grid::Small, Grid::Wire, Grid::Disk];
+
+    fn word(self) -> &'static str {
+        match self {
+            Grid::Sealed => "grid-sealed",
+            Grid::Clear => "grid-clear",
+            Grid::Small => "grid-small",
+            Grid::Wire => "grid-wire",
+            Grid::Disk => "grid-disk",
+        }
+    }
+
+    fn heading(self) -> &'static str {
+        match self {
+            Grid::Sealed => "No option beside a grid of options: one large file, sealed",
+            Grid::Clear => "No option beside a grid of options: one large file, clear",
+            Grid::Small => "No option beside a grid of options: small files, sealed",
+            Grid::Wire => "No option beside a grid of options: nothing to nothing",
+            Grid::Disk => "No option beside a grid of options: disk to the same disk",
+        }
+    }
+
+    /// The name of the row that has no option of the grid.
+    pub(super) fn default_row(self) -> &'static str {
+        match self {
+            Grid::Sealed => "no option, sealed",
+            Grid::Clear => "no option, clear",
+            Grid::Small => "no option, tree",
+            Grid::Wire => "no option, null",
+            Grid::Disk => "no option, disk",
+        }
+    }
+
+    /// Files are read and written by an engine; without files there is nothing to compare.
+    fn engines(self) -> &'static [&'static str] {
+        match self {
+            Grid::Wire => &["threads"],
+            _ => &["threads", "uring"],
+        }
+    }
+
+    fn row(self, name: &str, options: &str, sizes: Sizes) -> Row {
+        let row = |script: String, bytes: u64| Row::new(Scenario::Grid(self), name, &script, bytes);
+        let tls = ("TLS 1.3", "blake3", "file");
+        match self {
+            Grid::Sealed => row(format!("dp {options}$SRC/big far:$DST/"), sizes.big)
+                .arrives(Arrives::Same("big"))
+                .datapump(tls),
+            Grid::Clear => {
+                let script = format!("dp {options}--seal off --digest crc64 $SRC/big far:$DST/");
+                let row = row(script, sizes.big).arrives(Arrives::Same("big"));
+                row.datapump(("off", "crc64", "file"))
+            }
+            Grid::Small => row(format!("dp {options}-r $SRC/small far:$DST/"), sizes.small)
+                .arrives(Arrives::Same("small"))
+                .datapump(tls),
+            Grid::Wire => {
+                let ends = "null:$WIRE_BYTES far:null:";
+                let script = format!("steady {options}--seal off --digest none {ends}");
+                let row = row(script, sizes.wire).datapump(("none", "none", "no file"));
+                Row { clock: Clock::Steady, ..row }
+            }
+            Grid::Disk => {
+                let row = row(format!("dp {options}$DISK/src $DISK/dst/f"), sizes.big);
+                let row = row.arrives(Arrives::Disk).terms(("one process", "blake3", "file"));
+                Row { clock: Clock::Datapump, ..row }
+            }
         }
     }
 }
@@ -167,7 +259,7 @@ pub(super) fn rows(options: &Options, sizes: Sizes, congestions: &[String]) -> V
     rows.extend(start_up());
     rows.extend(disk(sizes));
     rows.extend(memory(sizes));
-    rows.extend(grid(sizes));
+    rows.extend(Grid::ALL.iter().flat_map(|of| grid(*of, sizes)));
     let logs_in = |scenario: &Scenario| {
         let of = |row: &Row| row.scenario == *scenario && row.login == Login::Subtracted;
         rows.iter().any(of)
@@ -392,21 +484,18 @@ fn memory(sizes: Sizes) -> Vec<Row> {
     ]
 }
 
-/// Streams, request sizes and engines, beside no option at all. io_uring with one stream only, so
-/// that the grid stays small.
-fn grid(sizes: Sizes) -> Vec<Row> {
-    let row = |name: &str, options: &str| {
-        Row::new(Scenario::Grid, name, &format!("dp {options}$SRC/big far:$DST/"), sizes.big)
-            .arrives(Arrives::Same("big"))
-            .datapump(("TLS 1.3", "blake3", "file"))
-    };
-    let mut rows = vec![row(GRID_DEFAULT, "")];
-    for (engine, streams) in [("threads", &[1, 2, 4, 8][..]), ("uring", &[1])] {
-        for streams in streams {
+/// Streams, request sizes and engines, beside no option at all.
+fn grid(of: Grid, sizes: Sizes) -> Vec<Row> {
+    let default = of.default_row();
+    let moved = default.strip_prefix("no option, ").unwrap_or(default);
+    let mut rows = vec![of.row(default, "", sizes)];
+    for engine in of.engines() {
+        for streams in [1, 2, 4, 8] {
             for request in ["256K", "1M", "4M"] {
-                rows.push(row(
-                    &format!("datapump {streams} × {request}, {engine}"),
+                rows.push(of.row(
+                    &format!("{streams} × {request}, {engine}, {moved}"),
                     &format!("--streams {streams} --request-size {request} --engine {engine} "),
+                    sizes,
                 ));
             }
         }
@@ -530,5 +619,6 @@ const FIO: &str = "fio --ioengine=io_uring --direct=1 --bs=1M --iodepth=8 --size
                    --name=read --rw=read --filename=$DISK/src \
                    --name=write --rw=write --fallocate=native --filename=$DISK/dst/f";
 
-pub(super) const GRID_DEFAULT: &str = "datapump without an option";
+/// `--only` with this word runs all grids.
+pub(super) const GRIDS: &str = "grid";
 const LARGE_BYTES_MIN: u64 = 1 << 20;
