@@ -332,6 +332,45 @@ fn the_same_command_twice_at_once() {
     });
 }
 
+/// Files that an interrupted run completed are kept in a dry run, as in the real one, and what that
+/// run left stays as it was.
+#[test]
+fn a_dry_run_knows_what_is_complete() {
+    const FILES: u64 = 6;
+    each(WAYS, |way| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("in")).unwrap();
+        for number in 0..FILES {
+            data::write_file(&scene.path(format!("in/{number}")), number, 4 << 20);
+        }
+        fs::create_dir(scene.path("dst")).unwrap();
+        let running = start(&scene, way, "-r --rate 4MB");
+        let complete = || {
+            let is_there = |number: &u64| scene.path(format!("dst/out/in/{number}")).exists();
+            (0..FILES).filter(is_there).count() as u64
+        };
+        support::until("a file is complete", || complete() > 0);
+        end_by(&scene, running, Blow::Near(Signal::INT), 0);
+        let complete = complete();
+        let left = |scene: &Scene| {
+            let files = data::files_below(&scene.path("dst"));
+            let look = |path: &PathBuf| (path.clone(), fs::read(path).unwrap());
+            files.iter().map(look).collect::<Vec<_>>()
+        };
+        let before = left(&scene);
+        let ran = scene.succeed(&line(way, "-r --dry-run"));
+        let moved = &ran.events().pop().unwrap()["record"]["moved"];
+        assert_eq!(moved["kept"].as_u64(), Some(complete), "{way}\n{ran}");
+        assert_eq!(moved["files"].as_u64(), Some(FILES - complete), "{way}\n{ran}");
+        assert!(left(&scene) == before, "{way}: a dry run changed something");
+        let fresh = scene.run(&line(way, "-r --dry-run --fresh"));
+        assert_eq!(fresh.code, 3, "{way}: what is there is in the way\n{fresh}");
+        scene.succeed(&line(way, "-r"));
+        let last = format!("{}", FILES - 1);
+        data::assert_same(&scene.path("in").join(&last), &scene.path("dst/out/in").join(&last));
+    });
+}
+
 /// Two commands for one name: each file is complete, and `--overwrite` decides which one stays.
 #[test]
 fn two_commands_for_one_name() {

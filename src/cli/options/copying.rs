@@ -182,8 +182,8 @@ pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Only show what would be done",
-    more: "A copy asks both sides as a real copy does, and has its exit code; what an interrupted \
-           run left is not looked at, so files that it completed seem to be in the way. A sweep \
+    more: "A copy asks both sides as a real copy does, and has its exit code. Files that an \
+           interrupted run completed are kept; those of which it left a part count whole. A sweep \
            shows its cells and how long they take.",
     group: Group::Copying,
     commands: DRY,

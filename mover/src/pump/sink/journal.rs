@@ -24,7 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::record::Record;
 use self::record::{DONE_FRONT_BYTES, FRONT_BYTES, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX};
 use crate::io::system::boot_id;
-use crate::io::volume::{Handle, Identity, Locked, Mtime, Status, Volume, show};
+use crate::io::volume::{
+    Handle, Identity, Locked, Mtime, READ_THROUGH, Status, StatusKind, Volume, show,
+};
 use crate::work::digest::Node;
 use base::extent::ExtentSet;
 use base::fault::{Class, Fault};
@@ -395,6 +397,29 @@ pub fn open(
         digest: own.digest,
     };
     Ok(Opened::Ours(Box::new((prior_runs, journal))))
+}
+
+/// What earlier runs completed, as a journal under this name says, for a run that changes nothing.
+/// `None` where there is none of this user.
+pub(crate) fn look(
+    volume: &Arc<dyn Volume>,
+    name: &[u8],
+    transfer: TransferId,
+) -> Result<Option<PriorRuns>, Fault> {
+    let name = name.to_vec();
+    let is_file = volume.status(&name)?.is_some_and(|there| there.kind == StatusKind::File);
+    if !is_file || volume.is_foreign(&name)? {
+        return Ok(None);
+    }
+    let file = volume.open(&name, READ_THROUGH)?;
+    let mut replay = Replay::default();
+    read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
+    let mut done = replay.done;
+    done.sort_unstable();
+    let state = Mutex::new(TailState { end: replay.sound_bytes, open_folders: 0 });
+    let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
+    let (partials, folders) = (BTreeMap::new(), BTreeMap::new());
+    Ok(Some(PriorRuns { tail, partials, done, folders, unread: false }))
 }
 
 /// Reads a file from its start for as long as `take` uses what it is given.

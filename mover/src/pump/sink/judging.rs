@@ -150,7 +150,8 @@ impl SinkSide {
         }
     }
 
-    /// What would happen to an object: looks, and changes nothing.
+    /// What would happen to an object: looks, and changes nothing. What an earlier run completed
+    /// is kept.
     pub(super) fn judge_dry_run(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
         let Target::Tree { volume, .. } = &self.target else {
             return Ok(Verdict::Wanted);
@@ -170,9 +171,10 @@ impl SinkSide {
             {
                 Verdict::Wanted
             }
-            (_, Some(status)) => {
-                self.judge_existing(&*volume, (number, entry), status)?.unwrap_or(Verdict::Wanted)
-            }
+            (_, Some(status)) => match self.judge_existing(&*volume, (number, entry), status)? {
+                Some(Verdict::Held(_)) => Verdict::Kept,
+                verdict => verdict.unwrap_or(Verdict::Wanted),
+            },
         })
     }
 }

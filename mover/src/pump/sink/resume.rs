@@ -2,6 +2,7 @@
 //! which this one keeps what is not complete.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::io::clock;
@@ -52,8 +53,9 @@ impl ResumeState {
         spare_tag: String,
         callbacks: &ResumeCallbacks<'_>,
     ) -> Result<ResumeState, Fault> {
-        let Some(volume) = target.volume().filter(|_| !settings.dry_run) else {
-            return Ok(ResumeState::none(spare_tag, settings));
+        let volume = match target.volume() {
+            Some(volume) if !settings.dry_run => volume,
+            volume => return Ok(look(volume, &transfer, (settings, spare_tag), callbacks)),
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
         let (mut tag, mut name) = (tag_of(&transfer), journal_name(&transfer));
@@ -113,6 +115,22 @@ impl ResumeState {
             }
         }
     }
+}
+
+/// For a sink that keeps nothing. A dry run knows what earlier runs completed.
+fn look(
+    volume: Option<&Arc<dyn Volume>>,
+    transfer: &TransferId,
+    (settings, tag): (&Settings, String),
+    callbacks: &ResumeCallbacks<'_>,
+) -> ResumeState {
+    let found = volume.filter(|_| !settings.fresh).map(|volume| {
+        journal::look(volume, &journal_name(transfer), *transfer).unwrap_or_else(|fault| {
+            (callbacks.warn)(format!("what earlier runs completed is not known: {fault}"));
+            None
+        })
+    });
+    ResumeState { prior_runs: found.flatten(), ..ResumeState::none(tag, settings) }
 }
 
 /// Prepares what is here for this run, and tells the user of it.
