@@ -50,6 +50,8 @@ pub struct Settings {
     pub errors_max: Option<u32>,
     /// Ignore what an earlier transfer has left.
     pub fresh: bool,
+    /// Make the folders above the destination that are missing.
+    pub mkpath: bool,
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
     pub path_samples: PathSamples,
@@ -323,6 +325,7 @@ impl Default for Settings {
             dry_run: false,
             errors_max: None,
             fresh: false,
+            mkpath: false,
             stall: Nanos::from_millis(10_000),
             path_samples: PathSamples::On,
             null_cycle_bytes: 0,

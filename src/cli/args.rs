@@ -5,9 +5,12 @@ use std::str::FromStr;
 
 use clap_complete::Shell;
 
+use super::bbcp;
 use super::clean::CleanArgs;
 use super::codec::CodecArgs;
 use super::command_id::CommandId;
+use super::config::Outside;
+use super::config_show::ShowConfigArgs;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
@@ -58,6 +61,7 @@ pub(crate) enum Task {
     SweepShow(ShowCampaignArgs),
     SweepCompare(CompareArgs),
     SweepProfile(ProfileArgs),
+    ConfigShow(ShowConfigArgs),
     Man(ManArgs),
     Completions(Shell),
     Complete(Vec<OsString>),
@@ -67,10 +71,14 @@ pub(crate) enum Task {
 
 impl Args {
     /// Reads the words of a command line, the program's name first.
-    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, Stop> {
-        let words: Vec<OsString> = words.into_iter().collect();
-        let args = Typed::parse(&words)
-            .and_then(|typed| Args::of(&typed).map_err(|why| Stop::wrong(&words, why)));
+    pub(super) fn parse(
+        words: impl IntoIterator<Item = OsString>,
+        outside: &Outside,
+    ) -> Result<Args, Stop> {
+        let words = bbcp::words(words.into_iter().collect())?;
+        let args = Typed::parse_with(&words, outside).and_then(|typed| {
+            Args::of(&typed).map_err(|why| Stop::wrong(&words, typed.with_origins(why)))
+        });
         match (args, old_forms::net_test(&words)) {
             (Err(Stop::Wrong { .. }), Some(text)) => Err(Stop::wrong(&words, text)),
             (args, _) => args,
@@ -108,6 +116,7 @@ impl Task {
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
             CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
             CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
+            CommandId::ConfigShow => Task::ConfigShow(ShowConfigArgs::of(typed)?),
             CommandId::Man => Task::Man(ManArgs::of(typed)?),
             CommandId::Complete => Task::Complete(typed.words(parser::LINE).to_vec()),
             CommandId::Completions => Task::Completions(shell(typed)?),
@@ -133,7 +142,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Args, Stop> {
         let words = line.split_whitespace().map(OsString::from);
-        Args::parse(std::iter::once(OsString::from("datapump")).chain(words))
+        Args::parse(std::iter::once(OsString::from("datapump")).chain(words), &Outside::default())
     }
 
     fn copy(line: &str) -> CopyArgs {
@@ -179,7 +188,8 @@ mod tests {
         let bad = OsString::from_vec(vec![b'a', 0xff]);
         let words = ["datapump", "copy", "--manifest"].map(OsString::from).into_iter();
         let words = words.chain([bad.clone(), bad.clone(), bad.clone()]);
-        let Ok(Args { task: Task::Copy(args), .. }) = Args::parse(words) else { panic!() };
+        let parsed = Args::parse(words, &Outside::default());
+        let Ok(Args { task: Task::Copy(args), .. }) = parsed else { panic!() };
         let Order { job, receipt, .. } = args.order;
         assert_eq!(receipt.map(|receipt| receipt.path), Some(PathBuf::from(bad.clone())));
         assert_eq!(job.sources, [Location::Path(PathBuf::from(bad.clone()))]);
@@ -235,7 +245,7 @@ mod tests {
     #[test]
     fn no_suggestion_names_a_hidden_command() {
         let cases = [
-            ("copi", "some similar subcommands exist: 'completions', 'copy'"),
+            ("copi", "some similar subcommands exist: 'config', 'completions', 'copy'"),
             ("kopy a b", "a similar subcommand exists: 'copy'"),
             ("complet", "some similar subcommands exist: 'copy', 'completions'"),
             ("peers", ""),

@@ -46,8 +46,8 @@ impl CleanArgs {
 /// A folder to clean: always of this host.
 fn root(word: &OsStr) -> Result<PathBuf, String> {
     match EndArg::parse(word, Role::Target, 0)? {
-        EndArg { host: None, location: Location::Path(path) } => Ok(path),
-        EndArg { host: Some(host), location: Location::Path(path) } => Err(format!(
+        EndArg { host: None, location: Location::Path(path), .. } => Ok(path),
+        EndArg { host: Some(host), location: Location::Path(path), .. } => Err(format!(
             "clean works on this host: run it there, as in ssh {host} datapump clean {}",
             quote(&path.to_string_lossy())
         )),

@@ -90,7 +90,7 @@ fn source(word: &OsStr, seed: u64) -> Result<(String, Location), String> {
         EndArg { location: Location::Stdio, .. } => {
             Err("'-' cannot be measured: name a file".into())
         }
-        EndArg { location, host: None } => Ok((name, location)),
+        EndArg { location, host: None, .. } => Ok((name, location)),
     }
 }
 

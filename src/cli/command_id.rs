@@ -22,6 +22,7 @@ pub(crate) enum CommandId {
     SweepShow,
     SweepCompare,
     SweepProfile,
+    ConfigShow,
     Man,
     Completions,
     Complete,
@@ -79,6 +80,12 @@ pub(crate) const TREE: &[Branch] = &[
         alone: Some(CommandId::Sweep),
         commands: &[CommandId::SweepShow, CommandId::SweepCompare, CommandId::SweepProfile],
     }),
+    Branch::Group(&Group {
+        name: "config",
+        about: CommandId::ConfigShow.about(),
+        alone: None,
+        commands: &[CommandId::ConfigShow],
+    }),
     Branch::Command(CommandId::Man),
     Branch::Command(CommandId::Completions),
     Branch::Command(CommandId::Complete),
@@ -116,7 +123,10 @@ impl CommandId {
             CommandId::MeasureCodec => "codec",
             CommandId::NetTest => "net-test",
             CommandId::ModelFit => "fit",
-            CommandId::ModelShow | CommandId::ResultsShow | CommandId::SweepShow => "show",
+            CommandId::ModelShow
+            | CommandId::ResultsShow
+            | CommandId::SweepShow
+            | CommandId::ConfigShow => "show",
             CommandId::ModelPredict => "predict",
             CommandId::ResultsList => "list",
             CommandId::ResultsExport => "export",
@@ -171,6 +181,9 @@ impl CommandId {
             CommandId::SweepCompare => "Compare two campaigns, cell by cell",
             CommandId::SweepProfile => {
                 "Save the best setting of each host as a profile for copy --profile"
+            }
+            CommandId::ConfigShow => {
+                "Show the options of a copy that are set without typing them, and where"
             }
             CommandId::Peer => "The far side of a copy, started over ssh; internal",
             CommandId::Probe => "The host probe: reads counters during a measurement; internal",

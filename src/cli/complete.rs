@@ -34,9 +34,11 @@ pub(super) fn word(command: CommandId, word: Arg) -> Arg {
         CommandId::Measure => word.add(ArgValueCandidates::new(|| {
             Scenario::NAMES.iter().chain(&["whole", "all"]).map(CompletionCandidate::new).collect()
         })),
-        CommandId::NetTest | CommandId::Doctor => word.add(ArgValueCandidates::new(|| {
-            hosts().into_iter().map(CompletionCandidate::new).collect()
-        })),
+        CommandId::NetTest | CommandId::Doctor | CommandId::ConfigShow => {
+            word.add(ArgValueCandidates::new(|| {
+                hosts().into_iter().map(CompletionCandidate::new).collect()
+            }))
+        }
         CommandId::ResultsList
         | CommandId::ResultsShow
         | CommandId::ResultsExport

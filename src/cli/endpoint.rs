@@ -1,4 +1,5 @@
-//! One end of a transfer as it is typed: `path`, `[user@]host:path`, `-`, `null:4G`.
+//! One end of a transfer as it is typed: `path`, `[user@]host:path`, `ssh://host:port/path`, `-`,
+//! `null:4G`.
 
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
@@ -14,6 +15,8 @@ use base::units::parse_size;
 pub(super) struct EndArg {
     /// `[user@]host` as ssh takes it; `None` for this host.
     pub host: Option<String>,
+    /// The port of ssh that a URL names.
+    pub port: Option<u16>,
     pub location: Location,
 }
 
@@ -32,13 +35,87 @@ impl EndArg {
                 "an empty word is no file: name a file or a folder ('.' is this one)".into()
             );
         }
+        if let Some(url) = word.as_bytes().strip_prefix(URL) {
+            let Url { host, port, path } = Url::parse(word, url)?;
+            let location = Location::Path(home(OsStr::from_bytes(&path)));
+            return Ok(EndArg { host: Some(host), port, location });
+        }
         match split(word)? {
-            (None, location) => Ok(EndArg { host: None, location: here(location, role, seed)? }),
+            (None, location) => {
+                Ok(EndArg { host: None, port: None, location: here(location, role, seed)? })
+            }
             (Some(host), location) => {
-                Ok(EndArg { location: there(&host, location, role, seed)?, host: Some(host) })
+                let location = there(&host, location, role, seed)?;
+                Ok(EndArg { host: Some(host), port: None, location })
             }
         }
     }
+}
+
+/// What `ssh://[user@]host[:port][/path]` names. As with git, the path begins at the root, and
+/// `/~/` is the home folder.
+struct Url {
+    host: String,
+    port: Option<u16>,
+    /// Empty for the home folder.
+    path: Vec<u8>,
+}
+
+impl Url {
+    /// `rest` is what follows the scheme.
+    fn parse(word: &OsStr, rest: &[u8]) -> Result<Url, String> {
+        let shown = word.to_string_lossy();
+        let wrong = |why: &str| format!("'{shown}': {why}: write ssh://[user@]host[:port]/path");
+        let (front, path) =
+            rest.split_at(rest.iter().position(|b| *b == b'/').unwrap_or(rest.len()));
+        let front = std::str::from_utf8(front).map_err(|_| wrong("the host is not UTF-8"))?;
+        let (user, name) = match front.rsplit_once('@') {
+            Some((user, name)) => (Some(user), name),
+            None => (None, front),
+        };
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(wrong("a password has no place in a URL, ssh asks for it"));
+        }
+        let (name, port) = match name.rsplit_once(':') {
+            Some((name, port)) if name.starts_with('[') == name.ends_with(']') => {
+                (name, Some(port))
+            }
+            _ => (name, None),
+        };
+        let number = |port: &str| match port.parse() {
+            Ok(port @ 1_u16..) => Ok(port),
+            _ => Err(wrong("a port is a number from 1 to 65535")),
+        };
+        if !name.starts_with('[') && name.contains(':') {
+            return Err(wrong("put an IPv6 address in brackets"));
+        }
+        let typed = user.map_or(name.to_string(), |user| format!("{user}@{name}"));
+        let path = decoded(path).ok_or_else(|| wrong("a % in a URL is written as %25"))?;
+        let path = path.strip_prefix(b"/").filter(|path| path.starts_with(b"~")).unwrap_or(&path);
+        Ok(Url {
+            host: host(&shown, &typed)?,
+            port: port.map(number).transpose()?,
+            path: path.to_vec(),
+        })
+    }
+}
+
+/// The bytes of a path in a URL; `None` where a `%` is not followed by a byte that a name may have.
+fn decoded(path: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = path.iter();
+    let mut decoded = Vec::with_capacity(path.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digits = [*bytes.next()?, *bytes.next()?];
+                let digits = std::str::from_utf8(&digits).ok()?;
+                let byte = u8::from_str_radix(digits, 16).ok()?;
+                Some(byte).filter(|byte| *byte > 0 && !digits.starts_with('+'))?
+            }
+            byte => *byte,
+        });
+    }
+    Some(decoded)
 }
 
 /// Splits a word at the colon after the host. As with scp, a colon after a slash is part of a name,
@@ -54,7 +131,10 @@ fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
     let path = OsStr::from_bytes(&bytes[at + 1..]);
     let shown = word.to_string_lossy();
     if path.as_bytes().starts_with(b"//") {
-        return Err(format!("'{shown}' is a URL: write [user@]host:path"));
+        return Err(format!(
+            "'{shown}' is a URL that datapump does not know: write [user@]host:path, or \
+             ssh://[user@]host[:port]/path"
+        ));
     }
     let typed = std::str::from_utf8(&bytes[..at]).map_err(|_| {
         format!("'{shown}': the host's name is not UTF-8 (write ./ in front of a file)")
@@ -98,9 +178,28 @@ fn bare_v6(bytes: &[u8]) -> Option<Ipv6Addr> {
     ends.filter_map(|end| text[..end].parse().ok()).next_back()
 }
 
+/// The host of an end of a copy, as it is typed.
+pub(super) fn host_of(word: &OsStr) -> Option<String> {
+    match word.as_bytes().strip_prefix(URL) {
+        Some(url) => Url::parse(word, url).ok().map(|url| url.host),
+        None => split(word).ok()?.0,
+    }
+}
+
+/// The host of a word that is one, perhaps with a folder.
+pub(super) fn host_as_typed(word: &OsStr) -> Result<String, String> {
+    match host_of(word) {
+        Some(host) => Ok(host),
+        None => host_and_folder(word).map(|(host, _)| host),
+    }
+}
+
 /// `[USER@]HOST[:FOLDER]`, where the colon may be missing; the folder is then the home folder.
 pub(crate) fn host_and_folder(word: &OsStr) -> Result<(String, PathBuf), String> {
     let text = word.to_str().ok_or("the host's name is not UTF-8")?;
+    if text.contains("://") {
+        return Err(format!("'{text}' is a URL: write [user@]host, and --port for a port of ssh"));
+    }
     let end = host_end(text.as_bytes()).unwrap_or(text.len());
     let folder = text.get(end + 1..).filter(|folder| !folder.is_empty()).unwrap_or(".");
     Ok((host(text, &text[..end])?, PathBuf::from(folder)))
@@ -152,12 +251,13 @@ fn there(host: &str, word: &OsStr, role: Role, seed: u64) -> Result<Location, St
     }
     match generator(word) {
         Some((kind, size)) => generated(kind, size, role, seed),
-        None => Ok(Location::Path(home(word)?)),
+        None => Ok(Location::Path(home(word))),
     }
 }
 
-/// A path is relative to the home folder there, where ssh starts; no shell expands a tilde.
-fn home(word: &OsStr) -> Result<PathBuf, String> {
+/// A path is relative to the home folder there, where ssh starts; no shell expands a tilde. The
+/// home folder of another user is the far side's to find.
+fn home(word: &OsStr) -> PathBuf {
     let bytes = word.as_bytes();
     let path = match bytes {
         b"" | b"~" => b".".to_vec(),
@@ -165,15 +265,11 @@ fn home(word: &OsStr) -> Result<PathBuf, String> {
             Some(first) => rest[first..].to_vec(),
             None => b"./".to_vec(),
         },
-        [b'~', ..] => {
-            let shown = word.to_string_lossy();
-            return Err(format!(
-                "'{shown}' is not expanded there: write the whole path, or ./{shown}"
-            ));
-        }
+        // The folder alone is what is in it, as with ~.
+        [b'~', rest @ ..] if !rest.contains(&b'/') => [bytes, b"/"].concat(),
         _ => bytes.to_vec(),
     };
-    Ok(PathBuf::from(OsString::from_vec(path)))
+    PathBuf::from(OsString::from_vec(path))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,12 +330,18 @@ fn generated(kind: Generator, size: &OsStr, role: Role, seed: u64) -> Result<Loc
     })
 }
 
+const URL: &[u8] = b"ssh://";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn path(path: &str) -> Location {
         Location::Path(PathBuf::from(path))
+    }
+
+    fn null_here() -> EndArg {
+        EndArg { host: None, port: None, location: Location::Null { len: 0 } }
     }
 
     fn read(word: &str) -> Result<EndArg, String> {
@@ -271,6 +373,10 @@ mod tests {
             ("host:~/a/", Some("host"), path("a/")),
             ("host:~//a", Some("host"), path("a")),
             ("host:~/", Some("host"), path("./")),
+            ("host:~you/a", Some("host"), path("~you/a")),
+            ("host:~you", Some("host"), path("~you/")),
+            ("host:./~you", Some("host"), path("./~you")),
+            ("host:/a/*.b", Some("host"), path("/a/*.b")),
             ("me@host:a b", Some("me@host"), path("a b")),
             ("me@corp@host:a", Some("me@corp@host"), path("a")),
             ("[::1]:a", Some("::1"), path("a")),
@@ -280,7 +386,52 @@ mod tests {
             ("host:random:1", Some("host"), Location::Random { len: 1, seed: 7 }),
         ];
         for (word, host, location) in cases {
-            assert_eq!(read(word), Ok(EndArg { host: host.map(String::from), location }), "{word}");
+            let host = host.map(String::from);
+            assert_eq!(read(word), Ok(EndArg { host, port: None, location }), "{word}");
+        }
+    }
+
+    #[test]
+    fn urls() {
+        let cases = [
+            ("ssh://h", "h", None, "."),
+            ("ssh://h/", "h", None, "/"),
+            ("ssh://h/a/b", "h", None, "/a/b"),
+            ("ssh://me@h:2222/a", "me@h", Some(2222), "/a"),
+            ("ssh://h/~", "h", None, "."),
+            ("ssh://h/~/a/", "h", None, "a/"),
+            ("ssh://h:22/~you/a", "h", Some(22), "~you/a"),
+            ("ssh://h/~you", "h", None, "~you/"),
+            ("ssh://[::1]/a", "::1", None, "/a"),
+            ("ssh://me@[fe80::1%eth0]:22/a", "me@fe80::1%eth0", Some(22), "/a"),
+            ("ssh://h/a%20b%25/%ff", "h", None, "/a b%/\u{fffd}"),
+            ("ssh://h/null:4G", "h", None, "/null:4G"),
+            ("ssh://h/*.tar", "h", None, "/*.tar"),
+        ];
+        for (word, host, port, location) in cases {
+            let end = read(word).unwrap();
+            let Location::Path(path) = end.location else { panic!("{word}") };
+            assert_eq!((end.host.as_deref(), end.port), (Some(host), port), "{word}");
+            assert_eq!(path.to_string_lossy(), location, "{word}");
+            assert_eq!(host_of(OsStr::new(word)).as_deref(), Some(host), "{word}");
+        }
+        let wrong = [
+            ("ssh://", "'ssh://': no host before the colon"),
+            ("ssh:///a", "'ssh:///a': no host"),
+            ("ssh://h:0/a", "'ssh://h:0/a': a port is a number from 1 to 65535"),
+            ("ssh://h:/a", "'ssh://h:/a': a port is a number"),
+            ("ssh://h:65536/a", "'ssh://h:65536/a': a port is a number"),
+            ("ssh://::1/a", "'ssh://::1/a': put an IPv6 address in brackets"),
+            ("ssh://me:pw@h/a", "'ssh://me:pw@h/a': a password has no place in a URL"),
+            ("ssh://-oX/a", "'ssh://-oX/a': a host does not begin with a dash"),
+            ("ssh://h/a%", "'ssh://h/a%': a % in a URL is written as %25"),
+            ("ssh://h/a%00", "'ssh://h/a%00': a % in a URL"),
+            ("ssh://h/a%+1", "'ssh://h/a%+1': a % in a URL"),
+            ("scp://h/a", "'scp://h/a' is a URL that datapump does not know: write"),
+        ];
+        for (word, expect) in wrong {
+            let why = read(word).unwrap_err();
+            assert!(why.starts_with(expect), "{word}: {why}");
         }
     }
 
@@ -302,8 +453,6 @@ mod tests {
             ("fe80::1:x", "'fe80::1:x': put an IPv6 address in brackets, as in [fe80::1]:path"),
             ("host::module", "'host::module' is an rsync module"),
             ("me@::1", "'me@::1': put an IPv6 address in brackets"),
-            ("ssh://host/a", "'ssh://host/a' is a URL: write [user@]host:path"),
-            ("host:~you/a", "'~you/a' is not expanded there"),
         ];
         for (word, expect) in cases {
             let why = read(word).unwrap_err();
@@ -314,7 +463,7 @@ mod tests {
     #[test]
     fn targets_take_no_size() {
         let target = |word: &str| EndArg::parse(OsStr::new(word), Role::Target, 0);
-        assert_eq!(target("null:"), Ok(EndArg { host: None, location: Location::Null { len: 0 } }));
+        assert_eq!(target("null:"), Ok(null_here()));
         assert_eq!(target("h:null:").unwrap().host.as_deref(), Some("h"));
         assert!(target("null:4G").unwrap_err().contains("without a size"));
         assert!(target("zero:").unwrap_err().contains("write null:"));

@@ -7,9 +7,9 @@ use super::command_id::CommandId;
 
 /// An option of another tool, in its long or short form, and what to write in its place.
 const OPTIONS: &[(&str, &str)] = &[
-    ("-P", "for a port of ssh write --ssh 'ssh -p PORT'; for a line every N seconds, --interval N"),
-    ("-p22", "for a port of ssh write --ssh 'ssh -p 22'"),
-    ("-i", "for a key of ssh write --ssh 'ssh -i KEY'"),
+    ("-P", "for a port of ssh write --port PORT"),
+    ("-p22", "for a port of ssh write --port 22"),
+    ("-i", "for a key of ssh write --identity FILE"),
     ("-e", "for another ssh write --ssh COMMAND"),
     ("--rsh", "for another ssh write --ssh COMMAND"),
     ("-o", "for an option of ssh write --ssh 'ssh -o OPTION'"),
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn options_of_other_tools() {
         let cases = [
-            ("-P", Some("-P is not known: for a port of ssh write --ssh 'ssh -p PORT'")),
+            ("-P", Some("-P is not known: for a port of ssh write --port PORT")),
             ("--bwlimit=100", Some("--bwlimit is not known: write --rate")),
             (
                 "-az",

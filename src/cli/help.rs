@@ -18,7 +18,8 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump explain [RUN]\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
-                            \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...";
+                            \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
+                            \x20      datapump config show [HOST]";
 
 /// Printed below the options of the commands of these names.
 pub(crate) const DEMO: &str =
@@ -78,6 +79,10 @@ pub(crate) const SYNOPSIS_COPY: &str = "datapump copy [OPTIONS] SRC... DST";
 pub(crate) const ENDPOINTS: &[(&str, &str)] = &[
     ("PATH", "a file or folder on this host; write ./a:b if its name has a colon"),
     ("[USER@]HOST:PATH", "a file or folder on a host that ssh reaches; also [USER@][V6ADDR]:PATH"),
+    (
+        "ssh://[USER@]HOST[:PORT]/PATH",
+        "the same with a port; PATH is from the root, /~/PATH from the home folder",
+    ),
     ("-", "as SRC, standard input (named stdin in a folder); as DST, standard output"),
     ("null:4G", "as SRC, 4 GiB of generated data at no cost; as DST, null: discards all data"),
     ("zero:4G, random:4G", "as SRC, 4 GiB of zero bytes, or of random bytes from --seed"),
@@ -91,6 +96,12 @@ pub(crate) const TRAILING_SLASH: &str = "\
 As with rsync, a trailing slash matters: SRC/ copies the contents of the folder, SRC the folder \
 itself. HOST: alone is the home folder on HOST; HOST:null: is null: on HOST.";
 
+/// How names on another host are read, for the man page.
+pub(crate) const FAR_NAMES: &str = "\
+HOST:~USER/ is the home folder of another user there. In a SRC on HOST, '*', '?' and '[a-z]' match \
+names there, and a backslash takes a character literally; quote them from your shell. A name that \
+exists is never a pattern. In a URL %20 is a space.";
+
 pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy big.tar host:/data/", "push one file"),
     ("datapump copy -r host:project .", "pull a folder; run it again to resume"),
@@ -102,6 +113,11 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
 /// Where the program keeps what it keeps, for the man pages.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("~/.local/state/datapump/results.db", "The results store: every recorded run, and models."),
+    (
+        "~/.config/datapump/config.toml",
+        "Options of copy for all hosts, below [defaults], and for some, below [host.\"PATTERN\"]: \
+         'streams = 8'. 'datapump config show HOST' shows what counts.",
+    ),
     ("~/.config/datapump/profiles/NAME", "A profile: options of copy, one per line: 'streams 8'."),
     (
         ".datapump-*.part, .datapump-*.journal",
@@ -110,12 +126,22 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+/// What the program does under another name, for the man page.
+pub(crate) const AS_BBCP: &str = "\
+Called as bbcp, through a link of that name, the program takes the flags of bbcp 17.12 and copies \
+as 'datapump copy' does. 'bbcp -h' prints what each flag means; one that cannot be honoured is \
+refused by its name, with what to do instead.";
+
 /// The variables that are read, for the man pages.
 pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
     ("DATAPUMP_RESULTS", "The results store, if --results names none."),
+    (
+        "DATAPUMP_OPTION",
+        "The value of an option of copy: DATAPUMP_STREAMS=8 is --streams 8, unless that is typed.",
+    ),
     ("DATAPUMP_NO_RECORD", "When set to anything but 0, no run is recorded."),
     ("XDG_STATE_HOME", "The folder of datapump/results.db, instead of ~/.local/state."),
-    ("XDG_CONFIG_HOME", "The folder of datapump/profiles, instead of ~/.config."),
+    ("XDG_CONFIG_HOME", "The folder of datapump/config.toml and datapump/profiles, not ~/.config."),
     ("TMPDIR", "The folder where demo generates its data, instead of /tmp."),
 ];
 
@@ -181,6 +207,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::cli::bbcp;
     use crate::cli::man::ManArgs;
     use crate::cli::typed::Typed;
     use crate::cli::words;
@@ -217,12 +244,14 @@ mod tests {
             for line in blocks.flat_map(|block| block.split("```").next().unwrap().lines()) {
                 let words: Vec<OsString> =
                     words::split(line).unwrap().into_iter().map(OsString::from).collect();
-                assert!(["datapump", "cargo"].contains(&&*words[0].to_string_lossy()), "{line}");
-                if words[0] != "datapump" {
+                let program = Path::new(&words[0]).file_name().unwrap().to_string_lossy();
+                let others = ["cargo", "tar", "ln"];
+                assert!(OWN.contains(&&*program) || others.contains(&&*program), "{line}");
+                if others.contains(&&*program) {
                     continue;
                 }
                 lines += 1;
-                let told = Typed::parse(&words);
+                let told = bbcp::words(words).and_then(|words| Typed::parse(&words));
                 // A profile is a file, which does not exist here.
                 let is_there = !line.contains("--profile");
                 assert!(told.is_ok() || !is_there, "{}: {line}: {told:?}", path.display());
@@ -230,6 +259,8 @@ mod tests {
         }
         assert!(lines > 80, "{lines} commands are few");
     }
+
+    const OWN: [&str; 2] = ["datapump", "bbcp"];
 
     #[test]
     fn every_class_is_on_the_first_screen_and_lines_fit() {

@@ -64,6 +64,8 @@ fn of_program(out: &mut dyn Write) -> io::Result<()> {
     ends(&mut roff);
     roff.control("SH", ["EXAMPLES"]);
     rows(&mut roff, help::EXAMPLES.iter().copied());
+    roff.control("SH", ["CALLED AS BBCP"]);
+    roff.text([roman(help::AS_BBCP)]);
     last(&mut roff);
     roff.to_writer(out)
 }
@@ -125,6 +127,8 @@ fn ends(roff: &mut Roff) {
     rows(roff, help::ENDPOINTS.iter().copied());
     roff.control("PP", []);
     roff.text([roman(help::TRAILING_SLASH)]);
+    roff.control("PP", []);
+    roff.text([roman(help::FAR_NAMES)]);
 }
 
 /// The sections that every page ends with.

@@ -2,10 +2,13 @@
 //! code. All printing is in this module.
 
 mod args;
+mod bbcp;
 mod clean;
 mod codec;
 mod command_id;
 mod complete;
+mod config;
+mod config_show;
 mod console;
 mod demo;
 mod doctor;
@@ -41,6 +44,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use self::args::{Args, Task};
+use self::config::Outside;
 use self::console::Console;
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::prediction::Known;
@@ -69,7 +73,7 @@ use mover::remote;
 /// The whole program.
 pub fn main() -> ExitCode {
     let started = Instant::now();
-    let code = match Args::parse(std::env::args_os()) {
+    let code = match Args::parse(std::env::args_os(), &Outside::of_process()) {
         Ok(args) => perform(&args, started),
         Err(Stop::Help(text)) => {
             console::print(&mut io::stdout(), &text);
@@ -113,6 +117,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SweepShow(args) => sweep::run_show(args, started),
         Task::SweepCompare(args) => sweep::run_compare(args, started),
         Task::SweepProfile(args) => sweep::run_profile(args, started),
+        Task::ConfigShow(args) => config_show::run(args),
         Task::Probe => measure::probe(),
         Task::Peer => remote::peer::main(args.cpus.as_ref(), prediction::told()),
         Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),

@@ -184,7 +184,9 @@ fn host_of(word: &OsString) -> Result<String, String> {
         with_colon.push(":");
     }
     match EndArg::parse(&with_colon, Role::Target, 0)? {
-        EndArg { host: Some(host), location: Location::Path(path) } if path.as_os_str() == "." => {
+        EndArg { host: Some(host), location: Location::Path(path), .. }
+            if path.as_os_str() == "." =>
+        {
             Ok(host)
         }
         _ => Err(only()),

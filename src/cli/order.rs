@@ -9,7 +9,7 @@ use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
 use super::record::Recording;
-use super::settings::{remote_of_copy, settings};
+use super::settings::{remote_of_copy, settings, ssh_to};
 use super::typed::Typed;
 use analysis::report::files::Direction;
 use base::codec::Compress;
@@ -53,6 +53,8 @@ pub(crate) struct Wanted {
     /// Left out, it depends on what is copied.
     pub compress: Option<Compress>,
     pub remote: Remote,
+    /// The options on the command line that are about the other host.
+    pub about_far: Vec<&'static str>,
     /// Of generated data.
     pub seed: u64,
     pub manifest: Option<PathBuf>,
@@ -127,6 +129,7 @@ impl CopyArgs {
             settings: copied(typed)?,
             compress: typed.value(&moving::COMPRESS)?,
             remote: remote_of_copy(typed)?,
+            about_far: ABOUT_FAR.iter().copied().filter(|name| typed.is_typed(name)).collect(),
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
             preserve,
@@ -161,6 +164,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         recursive: typed.has(&copying::RECURSIVE),
         dry_run: typed.has(&copying::DRY_RUN),
         fresh: typed.has(&copying::FRESH),
+        mkpath: typed.has(&copying::MKPATH),
         filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
         // If both are typed, the thorough one counts.
         skip_unchanged: match (typed.has(&copying::CHECKSUM), typed.has(&copying::SKIP_UNCHANGED)) {
@@ -183,6 +187,7 @@ impl Order {
         let ends = ends?;
         let target = read(&wanted.target, Role::Target)?;
         let source_host = one_host(&ends)?;
+        let port = ends.iter().chain([&target]).find_map(|end| end.port);
         not_host_to_host(source_host.as_deref(), target.host.as_deref())?;
         sources_agree(&ends)?;
         target_fits(&ends, &target, &wanted.settings)?;
@@ -211,7 +216,10 @@ impl Order {
                 target_host: target.host,
                 settings: Settings { compress, ..wanted.settings },
                 listed: wanted.files_from.map(|file| Listed { file, nul: wanted.files_from_nul }),
-                remote: wanted.remote,
+                remote: Remote {
+                    ssh: ssh_to(wanted.remote.ssh.clone(), port, None),
+                    ..wanted.remote
+                },
             },
         })
     }
@@ -253,15 +261,19 @@ fn usual_compress(sources: &[EndArg]) -> Compress {
 }
 
 fn one_host(sources: &[EndArg]) -> Result<Option<String>, String> {
-    let first = sources.first().and_then(|end| end.host.clone());
-    let name = |host: &Option<String>| host.clone().unwrap_or("this host".into());
-    match sources.iter().find(|end| end.host != first) {
+    let Some(first) = sources.first() else { return Ok(None) };
+    let name = |end: &EndArg| match (&end.host, end.port) {
+        (None, _) => "this host".into(),
+        (Some(host), None) => host.clone(),
+        (Some(host), Some(port)) => format!("{host}, port {port}"),
+    };
+    match sources.iter().find(|end| (&end.host, end.port) != (&first.host, first.port)) {
         Some(other) => Err(format!(
             "the sources are on different hosts ({} and {}): copy them one host at a time",
-            name(&first),
-            name(&other.host)
+            name(first),
+            name(other)
         )),
-        None => Ok(first),
+        None => Ok(first.host.clone()),
     }
 }
 
@@ -402,18 +414,11 @@ fn receipt(wanted: &Wanted) -> Result<Option<ReceiptOrder>, String> {
 
 /// Options for the far side when there is none. Shell aliases set them, so this is no error.
 fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
-    let remote = &wanted.remote;
-    let typed = [
-        ("--ssh", remote.ssh.is_some()),
-        ("--remote-datapump", remote.datapump.is_some()),
-        ("--ports", remote.ports.is_some()),
-        ("--addresses", !remote.addresses.is_empty()),
-        ("--remote-cpus", remote.cpus.is_some()),
-    ];
-    let mut idle: Vec<String> = typed
-        .into_iter()
-        .filter(|(_, typed)| *typed && !far_side)
-        .map(|(name, _)| format!("{name} has no effect: both ends are on this host"))
+    let mut idle: Vec<String> = wanted
+        .about_far
+        .iter()
+        .filter(|_| !far_side)
+        .map(|name| format!("--{name} has no effect: both ends are on this host"))
         .collect();
     let settings = &wanted.settings;
     if settings.skip_unchanged == SkipUnchanged::Times && !settings.preserve {
@@ -425,6 +430,10 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
     }
     idle
 }
+
+/// Options that need another host.
+const ABOUT_FAR: [&str; 7] =
+    ["ssh", "port", "identity", "remote-datapump", "ports", "addresses", "remote-cpus"];
 
 #[cfg(test)]
 mod tests {
@@ -459,6 +468,27 @@ mod tests {
     }
 
     #[test]
+    fn the_port_and_the_key_are_told_to_ssh() {
+        let ssh = |line: &str| order(line).unwrap().job.remote.ssh.map(|words| words.join(" "));
+        let cases = [
+            ("copy a h:", None),
+            ("copy a h: --ssh mine", Some("mine")),
+            ("copy a h: -P 22", Some("ssh -p 22")),
+            ("copy a h: --port 22 -i key", Some("ssh -p 22 -i key")),
+            ("copy a ssh://h:23/b", Some("ssh -p 23")),
+            // ssh takes the first of two ports.
+            ("copy ssh://h:23/b . --port 22", Some("ssh -p 23 -p 22")),
+        ];
+        for (line, expect) in cases {
+            assert_eq!(ssh(line).as_deref(), expect, "{line}");
+        }
+        let words = ["datapump", "copy", "a", "h:", "-P", "22", "--ssh", "ssh -F f"];
+        let typed = Typed::parse(&words.map(OsString::from)).unwrap();
+        let remote = CopyArgs::of(&typed).unwrap().order.job.remote;
+        assert_eq!(remote.ssh.unwrap().join(" "), "ssh -p 22 -F f");
+    }
+
+    #[test]
     fn what_is_kept_is_compressed_unless_it_is_typed() {
         let cases = [
             ("copy a b h:", Compress::Auto),
@@ -482,6 +512,10 @@ mod tests {
             ("copy h:a g:b", "copying from h to g (host to host) is not supported"),
             ("copy h:a h:b", "copying from h to h (host to host)"),
             ("copy h:a g:b c", "the sources are on different hosts (h and g)"),
+            (
+                "copy ssh://h:22/a h:b c",
+                "the sources are on different hosts (h, port 22 and h): copy them",
+            ),
             ("copy a h:b c", "the sources are on different hosts (this host and h)"),
             ("copy - a b", "'-' (standard input) is copied alone"),
             ("copy a zero:1 b", "null:, zero: and random: are copied alone"),

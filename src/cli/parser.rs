@@ -115,6 +115,9 @@ fn words(command: CommandId) -> Vec<Arg> {
             vec![optional("CAMPAIGN", "The campaign, or the end of its name; default: the newest")]
         }
         CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, then the later")],
+        CommandId::ConfigShow => {
+            vec![optional("HOST", "A host as a copy names it; default: what holds for every host")]
+        }
         CommandId::Completions => vec![
             Arg::new(SHELL)
                 .required(true)

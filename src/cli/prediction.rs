@@ -161,6 +161,7 @@ impl PredictArgs {
             settings: Settings { dry_run: true, recursive: true, ..settings(typed)? },
             compress: None,
             remote: remote_of_copy(typed)?,
+            about_far: Vec::new(),
             seed: 0,
             manifest: None,
             preserve: Preserve::Usual,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::command_id::CommandId;
-use super::options::moving::PROFILE;
+use super::options::moving::{CONFIG, PROFILE};
 use super::options::{self, AnyOption};
 
 /// The options of a profile, each with a valid value. Options on the command line come later, and
@@ -38,7 +38,8 @@ pub(super) fn options(
 fn option(line: &str, command: CommandId) -> Result<(&'static dyn AnyOption, OsString), String> {
     let line = line.strip_prefix("--").unwrap_or(line);
     let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let known = options::find(command, name).filter(|_| name != PROFILE.name);
+    let known = options::find(command, name);
+    let known = known.filter(|_| ![PROFILE.name, CONFIG.name].contains(&name));
     let option = known.ok_or_else(|| format!("{} has no option --{name}", command.typed()))?;
     let value = OsStr::new(value.trim());
     option.check(value)?;
@@ -50,12 +51,17 @@ pub(crate) fn path_of(name: &str) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));
     }
+    let folder = config_folder().ok_or("there is no place for profiles: HOME is not set")?;
+    Ok(folder.join("profiles").join(name))
+}
+
+/// Where profiles and the configuration file are.
+pub(super) fn config_folder() -> Option<PathBuf> {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     // The XDG specification says to ignore a relative path.
     let config = named("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| Path::new(&home).join(".config"));
-    let folder = config.or_else(home).ok_or("there is no place for profiles: HOME is not set")?;
-    Ok(folder.join("datapump/profiles").join(name))
+    Some(config.or_else(home)?.join("datapump"))
 }
 
 #[cfg(test)]

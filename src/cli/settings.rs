@@ -37,8 +37,10 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
 
 /// How the other host is reached.
 pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
+    let port = typed.maybe(&remote::PORT)?.or(typed.maybe(&remote::PORT_THERE)?);
+    let identity = typed.maybe(&remote::IDENTITY)?.or(typed.maybe(&remote::IDENTITY_THERE)?);
     let mut far = Remote {
-        ssh: typed.value(&remote::SSH)?,
+        ssh: ssh_to(typed.value(&remote::SSH)?, port, identity),
         datapump: typed.value(&remote::REMOTE_DATAPUMP)?,
         ports: typed.value(&remote::PORTS)?,
         cpus: typed.maybe(&remote::REMOTE_CPUS)?,
@@ -47,6 +49,22 @@ pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
     typed.set(&mut far.addresses, &remote::ADDRESSES)?;
     typed.set(&mut far.retry_for, &remote::RETRY_FOR)?;
     Ok(far)
+}
+
+/// The command of ssh with a port and a key. They come first: ssh takes the first of two ports.
+pub(super) fn ssh_to(
+    ssh: Option<Vec<String>>,
+    port: Option<u16>,
+    identity: Option<String>,
+) -> Option<Vec<String>> {
+    if port.is_none() && identity.is_none() {
+        return ssh;
+    }
+    let mut words = ssh.unwrap_or_else(|| vec!["ssh".into()]);
+    let port = port.into_iter().flat_map(|port| ["-p".into(), port.to_string()]);
+    let identity = identity.into_iter().flat_map(|file| ["-i".into(), file]);
+    words.splice(1..1, port.chain(identity));
+    Some(words)
 }
 
 /// The same for a copy, whose number of streams is ours to choose where it was not given.

@@ -9,12 +9,13 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::command_id::{self, Branch, CommandId, Group};
+use super::config::{self, Given, Origin, Outside};
+use super::endpoint;
 use super::habits;
 use super::help;
-use super::options::moving::PROFILE;
-use super::options::{self, AnyOption, CliOption, Shape, any_of};
+use super::options::moving::{CONFIG, PROFILE};
+use super::options::{self, CliOption, Shape, any_of};
 use super::parser;
-use super::profile;
 use super::words;
 
 /// A parsed command line. Every option in it is one that the command takes, with a valid value.
@@ -26,13 +27,7 @@ pub(crate) struct Typed {
     words: BTreeMap<String, Vec<OsString>>,
     /// The options that the command has asked for, by name.
     asked: RefCell<BTreeSet<&'static str>>,
-}
-
-/// An option with its value as typed, which is empty for a flag.
-#[derive(Debug)]
-struct Given {
-    option: &'static dyn AnyOption,
-    value: OsString,
+    outside: Outside,
 }
 
 /// Why there is nothing to do: help that was asked for, or an error.
@@ -52,8 +47,13 @@ impl Stop {
 }
 
 impl Typed {
-    /// Reads the words of a command line, the program's name first.
+    /// Reads the words of a command line, the program's name first, and nothing else.
     pub(super) fn parse(words: &[OsString]) -> Result<Typed, Stop> {
+        Typed::parse_with(words, &Outside::default())
+    }
+
+    /// The same with the options that come from elsewhere.
+    pub(super) fn parse_with(words: &[OsString], outside: &Outside) -> Result<Typed, Stop> {
         let mut matches = parser::command()
             .try_get_matches_from(words)
             .map_err(|why| stop(words, &without_hidden(why)))?;
@@ -61,29 +61,33 @@ impl Typed {
             matches.remove_subcommand().ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
         let branch = command_id::branch(&name).ok_or_else(|| Stop::wrong(words, NO_COMMAND))?;
         let typed = match branch {
-            Branch::Command(command) => Typed::of(*command, vec![below]),
-            Branch::Group(group) => of_group(group, below),
+            Branch::Command(command) => Typed::of(*command, vec![below], outside),
+            Branch::Group(group) => of_group(group, below, outside),
         };
         typed.map_err(|why| Stop::wrong(words, why))
     }
 
     /// Options in front of a command's own word come before those after it.
-    fn of(command: CommandId, matches: Vec<ArgMatches>) -> Result<Typed, String> {
+    fn of(
+        command: CommandId,
+        matches: Vec<ArgMatches>,
+        outside: &Outside,
+    ) -> Result<Typed, String> {
         let mut typed = Typed {
             command,
             options: Vec::new(),
             words: BTreeMap::new(),
             asked: RefCell::default(),
+            outside: outside.clone(),
         };
         for mut level in matches {
             typed.take(&mut level)?;
         }
-        if command == CommandId::Copy
-            && let Some(name) = typed.value(&PROFILE)?
-        {
-            let of_profile = profile::options(&name, command)?;
-            let of_profile = of_profile.into_iter().map(|(option, value)| Given { option, value });
-            typed.options = of_profile.chain(std::mem::take(&mut typed.options)).collect();
+        if CONFIG.commands.contains(&command) && command != CommandId::ConfigShow {
+            typed.maybe(&PROFILE)?;
+            typed.value(&CONFIG)?;
+            let (given, host) = (std::mem::take(&mut typed.options), typed.host());
+            typed.options = config::complete(given, command, host.as_deref(), outside)?;
         }
         Ok(typed)
     }
@@ -105,14 +109,18 @@ impl Typed {
             let option =
                 options::find(self.command, &name).ok_or_else(|| not_of(self.command, &name))?;
             match option.shape() {
-                Shape::Nothing => self.options.push(Given { option, value: OsString::new() }),
+                Shape::Nothing => {
+                    let (value, origin) = (OsString::new(), Origin::Typed);
+                    self.options.push(Given { option, value, origin });
+                }
                 _ => {
                     let places: Vec<usize> =
                         matches.indices_of(&name).into_iter().flatten().collect();
                     let values = matches.remove_many::<OsString>(&name).into_iter().flatten();
                     for (at, value) in places.into_iter().zip(values) {
                         option.check(&value)?;
-                        repeated.push((at, Given { option, value }));
+                        let origin = Origin::Typed;
+                        repeated.push((at, Given { option, value, origin }));
                     }
                 }
             }
@@ -192,6 +200,45 @@ impl Typed {
         self.options.iter().map(|given| given.option.description().name)
     }
 
+    /// True for an option of this name on the command line itself.
+    pub(super) fn is_typed(&self, name: &str) -> bool {
+        self.options
+            .iter()
+            .any(|given| given.origin == Origin::Typed && given.option.description().name == name)
+    }
+
+    /// Where options may come from besides the command line.
+    pub(super) fn outside(&self) -> &Outside {
+        &self.outside
+    }
+
+    /// An error with the place of each option that it names and that is not on the command line.
+    pub(super) fn with_origins(&self, why: String) -> String {
+        let mut places = Vec::new();
+        for given in &self.options {
+            let name = format!("--{}", given.option.description().name);
+            let is_named = why.split(|c: char| c != '-' && !c.is_alphanumeric()).any(|w| w == name);
+            if let Some(place) = given.origin.shown().filter(|_| is_named) {
+                places.push(format!("{name} is from {place}"));
+            }
+        }
+        match places.is_empty() {
+            true => why,
+            false => format!("{why} ({})", places.join(", ")),
+        }
+    }
+
+    /// The other host as typed, for which the configuration may have options.
+    fn host(&self) -> Option<String> {
+        let words = [parser::ENDS, "HOST"].into_iter().flat_map(|name| self.words(name));
+        words
+            .filter_map(|word| match self.command {
+                CommandId::NetTest | CommandId::Doctor => endpoint::host_as_typed(&word).ok(),
+                _ => endpoint::host_of(&word),
+            })
+            .next()
+    }
+
     /// The words of this name that are no options.
     pub(super) fn words(&self, name: &str) -> Vec<OsString> {
         self.words.get(name).cloned().unwrap_or_default()
@@ -223,14 +270,18 @@ impl Typed {
     }
 }
 
-fn of_group(group: &'static Group, mut first: ArgMatches) -> Result<Typed, String> {
+fn of_group(
+    group: &'static Group,
+    mut first: ArgMatches,
+    outside: &Outside,
+) -> Result<Typed, String> {
     match first.remove_subcommand() {
         Some((name, second)) => {
             let command = group.commands.iter().find(|command| command.name() == name);
             let command = command.ok_or_else(|| actions(group))?;
-            Typed::of(*command, vec![first, second])
+            Typed::of(*command, vec![first, second], outside)
         }
-        None => Typed::of(group.alone.ok_or_else(|| actions(group))?, vec![first]),
+        None => Typed::of(group.alone.ok_or_else(|| actions(group))?, vec![first], outside),
     }
 }
 

@@ -45,8 +45,8 @@ impl VerifyArgs {
 /// The folder or file that a receipt is checked against: always of this host.
 fn root(word: &OsStr) -> Result<PathBuf, String> {
     match EndArg::parse(word, Role::Target, 0)? {
-        EndArg { host: None, location: Location::Path(path) } => Ok(path),
-        EndArg { host: Some(host), location: Location::Path(path) } => Err(format!(
+        EndArg { host: None, location: Location::Path(path), .. } => Ok(path),
+        EndArg { host: Some(host), location: Location::Path(path), .. } => Err(format!(
             "verify reads files of this host: run it there, as in \
              ssh {host} datapump verify - {} < MANIFEST",
             quote(&path.to_string_lossy())

@@ -100,7 +100,7 @@ fn options_out_of_range_name_the_range() {
         ("copy --depth-sink 257 @/file @/out", 2, &["--depth-sink", "1 to 256"]),
         ("copy --window 2G @/file @/out", 2, &["--window", "4K to 1G"]),
         ("copy --rate 100 @/file @/out", 2, &["'100' has no unit", "100Mbit", "100MB"]),
-        ("copy -P 22 @/file @/out", 2, &["--ssh 'ssh -p PORT'", "--interval"]),
+        ("copy -P 0 @/file @/out", 2, &["--port", "1 to 65535"]),
         ("copy --engine epoll @/file @/out", 2, &["auto, uring or threads"]),
         ("copy --direct maybe @/file @/out", 2, &["auto, on or off"]),
         ("copy --seal none @/file @/out", 2, &["tls, auth or off"]),

@@ -30,6 +30,7 @@ const COMMANDS: &[&str] = &[
     "sweep show",
     "sweep compare",
     "sweep profile",
+    "config show",
     "man",
     "completions",
     "peer",
@@ -50,6 +51,8 @@ const WRONG: &[(&str, &[&str])] = &[
             "copy null: null:",
             "copy far:@/file far:@/out",
             "copy @/file http://host/x",
+            "copy @/file ssh://host:x/y",
+            "copy @/file @/none/out",
             "copy --streams 65 @/file @/out",
             "copy --window 5Q @/file @/out",
             "copy --compress gzip @/file @/out",
@@ -91,6 +94,7 @@ const WRONG: &[(&str, &[&str])] = &[
             "sweep profile",
         ],
     ),
+    ("config", &["config", "config show a b", "config show --config @/nothing"]),
     ("completions", &["completions", "completions csh", "man more"]),
 ];
 

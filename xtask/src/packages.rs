@@ -26,6 +26,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("util-linux", "setpriv"),
     ("e2fsprogs", "mkfs.ext4"),
     ("quota", "setquota"),
+    ("shellcheck", "shellcheck"),
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
 ];

@@ -131,6 +131,7 @@ pub const COLUMNS: &[Column] = &[
     integer_at("options.dry_run"),
     integer_at("options.max_errors"),
     integer_at("options.fresh"),
+    integer_at("options.mkpath"),
     real_at("options.stall_s"),
     text_at("options.path_samples"),
     text_at("options.compress"),

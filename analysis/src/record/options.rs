@@ -43,6 +43,7 @@ pub struct Options {
     pub dry_run: bool,
     pub max_errors: Option<u32>,
     pub fresh: bool,
+    pub mkpath: bool,
     pub stall_s: f64,
     pub path_samples: String,
     /// `off`, or a codec with its level as typed.
@@ -59,7 +60,7 @@ impl Options {
             streams, request_bytes, depth_source, depth_sink, window_bytes, congestion, rate,
             pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, fsync,
             overwrite, memory_bytes, preallocate, preserve, archive, recursive, links, filters,
-            skip_unchanged, dry_run, errors_max, fresh, stall, path_samples, compress,
+            skip_unchanged, dry_run, errors_max, fresh, mkpath, stall, path_samples, compress,
             null_cycle_bytes,
         } = settings;
         Options {
@@ -92,6 +93,7 @@ impl Options {
             dry_run: *dry_run,
             max_errors: *errors_max,
             fresh: *fresh,
+            mkpath: *mkpath,
             stall_s: stall.seconds(),
             path_samples: path_samples.name().into(),
             compress: compress.typed(),

@@ -18,6 +18,7 @@ use base::settings::{Direct, Settings};
 use base::units::Tick;
 
 pub mod names;
+pub mod pattern;
 pub mod plan;
 pub(crate) mod safe_links;
 pub mod select;

@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod control;
 pub mod copy;
 pub mod demo;
+mod home;
 pub mod launch;
 pub mod peer;
 pub mod streams;

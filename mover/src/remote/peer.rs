@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
+use super::home;
 use super::streams::{self, Credentials, random};
 use crate::io::medium::{self, TransferEnd};
 use crate::io::tcp::Tuning;
@@ -192,22 +193,23 @@ fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, F
         return Err(Fault::peer("the peer asked for generated data among other sources"));
     }
     let end = if open.role == Role::Source { TransferEnd::Source } else { TransferEnd::Target };
-    let about = medium::about(&open.locations, end, model);
+    let locations = home::expanded(&open.locations)?;
+    let about = medium::about(&locations, end, model);
     let (notices, _) = channel(); // the driver tells the user
     let watch = Arc::new(Watch::new(notices));
     let spare = tag()?;
     match (open.role, open.origin) {
         (Role::Source, _) => {
             let sources = match open.listed {
-                true => Sources::look_below(&open.locations)?,
-                false => Sources::look(&open.locations, open.settings.recursive)?,
+                true => Sources::look_below(&locations)?,
+                false => Sources::look_for(&locations, open.settings.recursive)?,
             };
             let sources = sources.choose(&open.settings)?;
             let resume_state = ResumeState::none(spare, &open.settings);
             Ok(Prepared { sources: Some(sources), target: None, resume_state, watch, about })
         }
         (Role::Sink, Some(origin)) => {
-            let target = Target::find(&open.locations[0], origin, &open.settings)?;
+            let target = Target::find(&locations[0], origin, &open.settings)?;
             let warn = |text| drop(line.clone().send(&Message::Warning { text }));
             let stopping = || watch.stopping();
             let callbacks = ResumeCallbacks { warn: &warn, stopping: &stopping };

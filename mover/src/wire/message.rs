@@ -31,8 +31,11 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 7: preallocate may be auto, and a null end may cycle through many buffers.
 /// 8: of files with holes only the data is sent; a run continues with the request size and the
 /// digest of an earlier one.
-pub const VERSION_MIN: u16 = 10;
-pub const VERSION_MAX: u16 = 10;
+/// 9: frames are sealed one by one, and digests may travel with the bytes.
+/// 10: offers before the answers to Open, and the control connection may carry the first bytes.
+/// 11: a sink may make the folders above its target; a far source expands `~USER` and wildcards.
+pub const VERSION_MIN: u16 = 11;
+pub const VERSION_MAX: u16 = 11;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

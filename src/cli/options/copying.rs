@@ -29,6 +29,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &MAX_ERRORS,
     &FRESH,
     &OVERWRITE,
+    &MKPATH,
     &MANIFEST,
     &SEED,
     &DEMO_BYTES,
@@ -224,6 +225,18 @@ pub(crate) static OVERWRITE: CliOption<Overwrite> = CliOption {
            older: it is replaced if it is older than its source; data from a pipe or a \
            generator counts as newer. always: it is replaced. The old file keeps its name and \
            contents until the new one is complete and verified.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static MKPATH: CliOption<bool> = CliOption {
+    name: "mkpath",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Make the folders above DST that are missing",
+    more: "As 'mkdir -p'. Without it, the folder above DST must exist.",
     group: Group::Copying,
     commands: COPY,
 };

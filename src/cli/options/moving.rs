@@ -1,5 +1,7 @@
 //! The options that say how bytes move.
 
+use std::path::PathBuf;
+
 use super::kind::{Kind, Limits};
 use super::{AnyOption, COPY, COPYING, CliOption, Group, MOVING, SWEPT};
 use crate::cli::command_id::CommandId;
@@ -20,6 +22,13 @@ const PINNED: &[CommandId] = &[
     CommandId::Peer,
 ];
 const SEALED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Sweep];
+const CONFIGURED: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::NetTest,
+    CommandId::ModelPredict,
+    CommandId::Doctor,
+    CommandId::ConfigShow,
+];
 const WINDOWED: &[CommandId] =
     &[CommandId::Copy, CommandId::Demo, CommandId::Measure, CommandId::NetTest];
 
@@ -37,6 +46,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &STALL,
     &RECEIVE,
     &PROFILE,
+    &CONFIG,
     &WINDOW,
     &CONGESTION,
     &PACE,
@@ -193,9 +203,25 @@ pub(crate) static PROFILE: CliOption<String> = CliOption {
     help: "Use the options that are saved under this name, usually that of the host",
     more: "'datapump sweep profile' saves the best settings of each host, one option per line, \
            in $XDG_CONFIG_HOME/datapump/profiles or ~/.config/datapump/profiles. A name with a \
-           slash is a file. Options on the command line take precedence.",
+           slash is a file. Options that stand beside it, here or in the configuration file, take \
+           precedence.",
     group: Group::Moving,
     commands: COPY,
+};
+
+pub(crate) static CONFIG: CliOption<PathBuf> = CliOption {
+    name: "config",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Read this configuration file instead of the usual one; none: read no file",
+    more: "The usual one is $XDG_CONFIG_HOME/datapump/config.toml, or \
+           ~/.config/datapump/config.toml. It has options for all hosts below [defaults], and for \
+           some below [host.\"PATTERN\"]. Options on the command line take precedence, then \
+           variables such as DATAPUMP_STREAMS. 'datapump config show HOST' shows what counts.",
+    group: Group::Moving,
+    commands: CONFIGURED,
 };
 
 pub(crate) static WINDOW: CliOption<Option<u32>> = CliOption {

@@ -1,6 +1,6 @@
 //! The options of the other host.
 
-use super::kind::Kind;
+use super::kind::{Kind, Limits};
 use super::{AnyOption, COPY, COPYING, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use base::addresses::{ADDRESSES_PHRASE, AddressList};
@@ -16,9 +16,27 @@ const FAR: &[CommandId] = &[
     CommandId::Sweep,
 ];
 
+const FAR_BUT_COPY: &[CommandId] = &[
+    CommandId::Measure,
+    CommandId::NetTest,
+    CommandId::ModelPredict,
+    CommandId::Doctor,
+    CommandId::Sweep,
+];
+
 /// In the order of `--help`.
-pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&SSH, &REMOTE_DATAPUMP, &PORTS, &ADDRESSES, &REMOTE_CPUS, &RETRY_FOR];
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
+    &SSH,
+    &PORT,
+    &PORT_THERE,
+    &IDENTITY,
+    &IDENTITY_THERE,
+    &REMOTE_DATAPUMP,
+    &PORTS,
+    &ADDRESSES,
+    &REMOTE_CPUS,
+    &RETRY_FOR,
+];
 
 pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
     name: "ssh",
@@ -33,6 +51,42 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
     group: Group::Remote,
     commands: FAR,
 };
+
+pub(crate) static PORT: CliOption<u16> = port(Some('P'), COPY);
+/// Without its letter, which iperf3 uses for streams.
+pub(crate) static PORT_THERE: CliOption<u16> = port(None, FAR_BUT_COPY);
+
+const fn port(letter: Option<char>, commands: &'static [CommandId]) -> CliOption<u16> {
+    CliOption {
+        name: "port",
+        letter,
+        value: "PORT",
+        kind: Kind::Number(Limits::count(1, 65_535), |n| n as u16),
+        default: "",
+        help: "The port of ssh on HOST",
+        more: "As 'ssh -p' and 'scp -P'. For copy, ssh://HOST:PORT/PATH says the same.",
+        group: Group::Remote,
+        commands,
+    }
+}
+
+pub(crate) static IDENTITY: CliOption<String> = identity(Some('i'), COPY);
+/// Without its letter, which iperf3 uses for the interval.
+pub(crate) static IDENTITY_THERE: CliOption<String> = identity(None, FAR_BUT_COPY);
+
+const fn identity(letter: Option<char>, commands: &'static [CommandId]) -> CliOption<String> {
+    CliOption {
+        name: "identity",
+        letter,
+        value: "FILE",
+        kind: Kind::Text(|file| file),
+        default: "",
+        help: "The file of the private key that ssh logs in with",
+        more: "As 'ssh -i' and 'scp -i'.",
+        group: Group::Remote,
+        commands,
+    }
+}
 
 pub(crate) static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     name: "remote-datapump",

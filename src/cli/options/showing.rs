@@ -23,6 +23,7 @@ const TOLD: &[CommandId] = &[
     CommandId::Doctor,
     CommandId::Sweep,
     CommandId::SweepShow,
+    CommandId::ConfigShow,
 ];
 const QUIET_TOO: &[CommandId] = &[
     CommandId::Copy,

@@ -94,6 +94,10 @@ pub(crate) fn not_recorded(command: &mut Command) {
         // Nor do this machine's measurements change the output.
         command.env("DATAPUMP_RESULTS", "/nonexistent/results.db");
     }
+    // Nor does the user's configuration.
+    if !command.get_envs().any(|(name, _)| name == "XDG_CONFIG_HOME") {
+        command.env("DATAPUMP_CONFIG", "none");
+    }
 }
 
 impl Running {

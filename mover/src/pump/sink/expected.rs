@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::pump::source::names::{Names, hash_of};
+use crate::pump::source::pattern::{Pattern, is_pattern};
 use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::{Select, Shape};
 use crate::pump::source::walk::{made_object, means_contents};
@@ -29,6 +31,10 @@ pub enum Expected {
 pub struct Asked {
     /// The last names of sources that are copied under them.
     named: BTreeSet<Vec<u8>>,
+    /// Those with wildcards, which the far side expands.
+    patterns: Vec<Pattern>,
+    /// Some source has wildcards: how many it stands for is the far side's to say.
+    open_ended: bool,
     /// Some source is `SRC/`, of which only the content is copied.
     contents: bool,
     listed: Option<Listed>,
@@ -54,6 +60,8 @@ impl Expected {
     pub fn of(job: &Job, origin: Origin, names: Option<&Arc<Names>>) -> Result<Expected, Fault> {
         let mut asked = Asked {
             named: BTreeSet::new(),
+            patterns: Vec::new(),
+            open_ended: false,
             contents: false,
             listed: names.map(Listed::of).transpose()?,
             made: None,
@@ -63,13 +71,10 @@ impl Expected {
             links: job.settings.links,
             select: Select::new(&job.settings.filters)?,
         };
-        for place in job.sources.iter().filter(|_| asked.listed.is_none()) {
+        let is_listed = asked.listed.is_some();
+        for place in job.sources.iter().filter(|_| !is_listed) {
             match place {
-                Location::Path(path) if means_contents(path) => asked.contents = true,
-                Location::Path(path) => {
-                    let name = path.file_name().map(|name| name.as_bytes().to_vec());
-                    asked.named.extend(name);
-                }
+                Location::Path(path) => asked.add(path)?,
                 made => asked.made = made_object(made),
             }
         }
@@ -100,11 +105,28 @@ impl Expected {
 }
 
 impl Asked {
+    /// Adds a source as it was typed. A name with wildcards stands for itself too.
+    fn add(&mut self, path: &Path) -> Result<(), Fault> {
+        self.open_ended |= is_pattern(path);
+        match path.file_name() {
+            _ if means_contents(path) => self.contents = true,
+            None => {}
+            Some(name) => {
+                self.named.insert(name.as_bytes().to_vec());
+                if is_pattern(Path::new(name)) {
+                    self.patterns.push(Pattern::new(name.as_bytes()).map_err(Fault::usage)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the far side's description of its sources can be true.
     fn fits(&self, origin: Origin) -> bool {
         let endless = self.made.as_ref().is_some_and(|made| made.kind == EntryKind::Pipe);
         let single = match self.sources {
             _ if self.listed.is_some() || self.contents => Some(false),
+            1 if self.open_ended => None,
             1 if self.made.is_some() || !self.recursive => Some(true),
             1 => None, // a file or a folder: both were asked for
             _ => Some(false),
@@ -145,7 +167,9 @@ impl Asked {
             }
         }
         let end = path.iter().position(|byte| *byte == b'/');
-        if !self.named.contains(&path[..end.unwrap_or(path.len())]) {
+        let name = &path[..end.unwrap_or(path.len())];
+        let matches = |pattern: &Pattern| pattern.matches(name);
+        if !self.named.contains(name) && !self.patterns.iter().any(matches) {
             return false;
         }
         match end {
@@ -160,7 +184,9 @@ impl Asked {
     /// The kinds that a source may have which is copied under its name. A typed link is followed.
     fn allows_source(&self, kind: EntryKind) -> bool {
         match kind {
-            EntryKind::File | EntryKind::HardLink => self.sources > 1 || self.single,
+            EntryKind::File | EntryKind::HardLink => {
+                self.sources > 1 || self.open_ended || self.single
+            }
             EntryKind::Directory | EntryKind::Leave => self.recursive && !self.single,
             EntryKind::Link | EntryKind::Stretch | EntryKind::Pipe => false,
         }

@@ -1,6 +1,7 @@
 //! Where objects go, and whether the folder itself is new.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::pump::sink::OWNER_BITS;
 use crate::wire::message::Origin;
 use base::fault::Fault;
 use base::job::Location;
-use base::settings::Settings;
+use base::settings::{Fsync, Settings};
 
 /// Where objects go.
 #[derive(Clone, Debug)]
@@ -66,20 +67,34 @@ impl Target {
         }
     }
 
-    /// The same for these settings: a dry run creates nothing.
+    /// The same for these settings: folders above it are created if they may be, and a dry run
+    /// creates nothing.
     pub fn find(location: &Location, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
         let Location::Path(path) = location else { return Target::open(location, origin) };
-        let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
-        let is_there = std::fs::symlink_metadata(path).is_ok();
-        if !settings.dry_run || is_new_name || is_there {
-            return Target::open(location, origin);
+        let (above, is_there) = (parent_of(path), fs::symlink_metadata(path).is_ok());
+        let lacks_above = !is_there && !above.exists();
+        if lacks_above && !settings.mkpath {
+            return Target::open(location, origin).map_err(|fault| Fault {
+                text: format!("{}: --mkpath makes the folders above it", fault.text),
+                ..fault
+            });
         }
-        Ok(Target::Absent { volume: Arc::new(Disk::open(parent_of(path))?) })
+        if settings.dry_run {
+            let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
+            return match lacks_above || !(is_new_name || is_there) {
+                true => Ok(Target::Absent { volume: Arc::new(Disk::open(there_above(path))?) }),
+                false => Target::open(location, origin),
+            };
+        }
+        if lacks_above {
+            make_folders(above, settings.fsync)?;
+        }
+        Target::open(location, origin)
     }
 
     fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
         let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
-        match std::fs::metadata(path) {
+        match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => Target::directory(path, Root::FOUND),
             Ok(_) if wants_directory || !origin.single => {
                 let text = "is no directory: several things need one to go into";
@@ -95,7 +110,7 @@ impl Target {
                 if origin.single && !wants_directory {
                     return Target::file(path);
                 }
-                let made = std::fs::DirBuilder::new().mode(OWNER_BITS).create(path);
+                let made = fs::DirBuilder::new().mode(OWNER_BITS).create(path);
                 made.map_err(|error| Fault::io("make the directory", path, &error))?;
                 Target::directory(path, Root::MADE)
             }
@@ -146,6 +161,29 @@ impl Target {
             Target::Null | Target::Pipe | Target::Absent { .. } => None,
         }
     }
+}
+
+/// The nearest folder above that exists.
+fn there_above(path: &Path) -> &Path {
+    let mut above = parent_of(path);
+    while !above.exists() && parent_of(above) != above {
+        above = parent_of(above);
+    }
+    above
+}
+
+/// Makes a folder and those above it that are missing, as `mkdir -p` does, to last like the files
+/// that go into it.
+fn make_folders(path: &Path, fsync: Fsync) -> Result<(), Fault> {
+    let there = there_above(path);
+    let fault = |error| Fault::io("make the directory", path, &error);
+    fs::create_dir_all(path).map_err(fault)?;
+    let mut made = path;
+    while fsync == Fsync::File && made != there {
+        made = parent_of(made);
+        fs::File::open(made).and_then(|folder| folder.sync_all()).map_err(fault)?;
+    }
+    Ok(())
 }
 
 fn parent_of(path: &Path) -> &Path {

@@ -17,6 +17,7 @@ use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
 use crate::pump::sink::compare::sum_of;
 use crate::pump::source::names::Names;
+use crate::pump::source::pattern;
 use crate::pump::source::select::{Select, Shape};
 use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind};
 use crate::wire::message::Origin;
@@ -101,14 +102,39 @@ enum Root {
 impl Sources {
     /// Checks each source. When none can be copied the transfer ends before it begins.
     pub fn look(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
-        let mut roots = Vec::with_capacity(locations.len());
+        let look = |location: &Location| (location.clone(), look_at(location, recursive));
+        Sources::of(locations.iter().map(look).collect())
+    }
+
+    /// The same on a host whose shell has not seen what was typed: patterns are expanded.
+    pub(crate) fn look_for(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
+        let mut looked = Vec::with_capacity(locations.len());
         for location in locations {
-            roots.push(match (look_at(location, recursive), location) {
-                (Ok(root), _) => root,
-                (Err(fault), Location::Path(path)) if locations.len() > 1 => {
-                    Root::Bad { path: path.clone(), fault }
+            let expanded = match location {
+                Location::Path(path) => pattern::expand(path),
+                _ => Ok(Vec::new()),
+            };
+            match expanded {
+                Ok(paths) if paths.is_empty() => {
+                    looked.push((location.clone(), look_at(location, recursive)));
                 }
-                (Err(fault), _) => return Err(fault),
+                Ok(paths) => looked.extend(paths.into_iter().map(|path| {
+                    let root = look_at_path(&path, recursive);
+                    (Location::Path(path), root)
+                })),
+                Err(fault) => looked.push((location.clone(), Err(fault))),
+            }
+        }
+        Sources::of(looked)
+    }
+
+    fn of(looked: Vec<(Location, Result<Root, Fault>)>) -> Result<Sources, Fault> {
+        let (count, mut roots) = (looked.len(), Vec::with_capacity(looked.len()));
+        for looked in looked {
+            roots.push(match looked {
+                (_, Ok(root)) => root,
+                (Location::Path(path), Err(fault)) if count > 1 => Root::Bad { path, fault },
+                (_, Err(fault)) => return Err(fault),
             });
         }
         if roots.iter().all(|root| matches!(root, Root::Bad { .. }))

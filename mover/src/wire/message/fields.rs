@@ -295,6 +295,7 @@ fn put_settings(out: &mut Writer, settings: &Settings) {
     out.flag(settings.dry_run);
     out.option(settings.errors_max, Writer::u32);
     out.flag(settings.fresh);
+    out.flag(settings.mkpath);
     out.u64(settings.stall.0);
     out.u8(settings.path_samples as u8);
     put_pace(out, settings.pace);
@@ -419,6 +420,7 @@ fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         dry_run: from.flag()?,
         errors_max: from.option(Reader::u32)?,
         fresh: from.flag()?,
+        mkpath: from.flag()?,
         stall: Nanos(from.u64()?),
         path_samples: get_choice(from, PathSamples::from_code)?,
         pace: get_pace(from)?,

@@ -127,6 +127,26 @@ fn one_source_with_recursion() {
     check(typed, false, &["d x", "f x/a", "l x/l", "v x/d"], &["f x", "l x", "f y", "v "]);
 }
 
+/// CVE-2019-6111 and CVE-2022-29154: the far side expands wildcards, and adds a name.
+#[test]
+fn wildcards_are_matched_again() {
+    let tars = Typed { sources: &["/data/*.tar"], ..PLAIN };
+    let others = ["f a.zip", "f .a.tar", "f .bashrc", "d a.tar", "f a.tar/b", "l a.tar", "v "];
+    check(tars, false, &["f a.tar", "f b c.tar", "h b.tar a.tar", "f *.tar"], &others);
+    check(tars, true, &["f a.tar"], &others);
+    let below = ["d a.tar", "f a.tar/.bashrc", "v a.tar", "f b.tar"];
+    check(Typed { recursive: true, ..tars }, false, &below, &["f a.zip", "d .ssh", "l a.tar"]);
+    let middle = Typed { sources: &["/data/*/x"], ..PLAIN };
+    check(middle, false, &["f x"], &["f y", "d x", "f a/x"]);
+    let escaped = Typed { sources: &[r"a\ b"], ..PLAIN };
+    check(escaped, true, &["f a b"], &["f a", "f b", "f ab"]);
+    let folders = Typed { sources: &["d*/"], recursive: true, ..PLAIN };
+    check(folders, false, &["f a", "f .b", "d c"], &["s a"]);
+    let wrong = Typed { sources: &["a[b"], ..PLAIN };
+    let origin = Origin { single: true, endless: false };
+    assert_eq!(Expected::of(&job(wrong), origin, None).unwrap_err().class.exit_code(), 2);
+}
+
 /// The names below `SRC/` were not typed.
 #[test]
 fn contents() {
