@@ -68,16 +68,16 @@ mod tests {
 
     #[test]
     fn homes_of_users() {
-        let lines = b"root:x:0:0:root:/root:/bin/sh\nme:x:1:1::/home/me:\nnone:x:2:2:::\n+\n";
+        let lines = b"root:x:0:0:root:/r:/bin/sh\nme:x:1:1::/h/me:\nnone:x:2:2:::\n+\n";
         let home = |user: &str| home_in(lines, user);
         let cases = [
             ("a", Ok("a")),
             ("/a~", Ok("/a~")),
             ("./~me", Ok("./~me")),
             ("~/a", Ok("./a")),
-            ("~me/", Ok("/home/me/")),
-            ("~root/a/*.b", Ok("/root/a/*.b")),
-            ("~me/..", Ok("/home/me/..")),
+            ("~me/", Ok("/h/me/")),
+            ("~root/a/*.b", Ok("/r/a/*.b")),
+            ("~me/..", Ok("/h/me/..")),
             ("~none/a", Err("'~none/a': there is no user 'none' here")),
             ("~+/a", Err("'~+/a': there is no user '+' here")),
         ];
@@ -88,7 +88,7 @@ mod tests {
                 (got, _) => panic!("{path}: {got:?}"),
             }
         }
-        assert_eq!(home_of("root"), Some(PathBuf::from("/root")));
+        assert!(home_of("root").is_some_and(|home| home.is_absolute()));
         assert_eq!(home_of("-h"), None);
     }
 }

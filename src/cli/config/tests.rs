@@ -4,16 +4,16 @@ use crate::cli::typed::{Stop, Typed};
 use base::settings::{Overwrite, Settings};
 
 /// What a copy to a host would have, with this file and these variables.
-struct Place {
+struct Setup {
     folder: tempfile::TempDir,
     variables: Vec<(&'static str, &'static str)>,
 }
 
-impl Place {
-    fn new(text: &str) -> Place {
+impl Setup {
+    fn new(text: &str) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.toml"), text).unwrap();
-        Place { folder, variables: Vec::new() }
+        Setup { folder, variables: Vec::new() }
     }
 
     fn outside(&self) -> Outside {
@@ -61,7 +61,7 @@ window = "3M"
 
 #[test]
 fn what_is_nearer_to_the_command_line_counts() {
-    let mut place = Place::new(FILE);
+    let mut setup = Setup::new(FILE);
     let cases = [
         ("copy a b", 2),
         ("copy a other:", 2),
@@ -74,61 +74,61 @@ fn what_is_nearer_to_the_command_line_counts() {
         ("copy a dtn1: --config none", 4),
     ];
     for (line, streams) in cases {
-        assert_eq!(place.settings(line).streams, streams, "{line}");
+        assert_eq!(setup.settings(line).streams, streams, "{line}");
     }
-    place.variables = vec![("DATAPUMP_STREAMS", "6"), ("DATAPUMP_RATE", "1MB")];
+    setup.variables = vec![("DATAPUMP_STREAMS", "6"), ("DATAPUMP_RATE", "1MB")];
     for (line, streams) in [("copy a b", 6), ("copy a me@dtn2:", 6), ("copy a dtn1: -s 7", 7)] {
-        assert_eq!(place.settings(line).streams, streams, "{line}");
+        assert_eq!(setup.settings(line).streams, streams, "{line}");
     }
-    place.variables = vec![("DATAPUMP_CONFIG", "none")];
-    assert_eq!(place.settings("copy a dtn1:").streams, 4);
+    setup.variables = vec![("DATAPUMP_CONFIG", "none")];
+    assert_eq!(setup.settings("copy a dtn1:").streams, 4);
 }
 
 #[test]
 fn patterns_of_all_places_count_in_their_order() {
-    let typed = Place::new(FILE).parse("copy a b --include a.o").unwrap();
+    let typed = Setup::new(FILE).parse("copy a b --include a.o").unwrap();
     let filters = typed.values(&[&options::copying::EXCLUDE, &options::copying::INCLUDE]).unwrap();
     assert_eq!(filters, ["*.o", "*.tmp", "!a.o"]);
 }
 
 #[test]
 fn a_flag_can_be_switched_off() {
-    let mut place = Place::new("[defaults]\narchive = true\n[host.a]\narchive = false\n");
+    let mut setup = Setup::new("[defaults]\narchive = true\n[host.a]\narchive = false\n");
     let has =
-        |place: &Place, line: &str| place.parse(line).unwrap().has(&options::copying::ARCHIVE);
-    assert!(has(&place, "copy x b:") && !has(&place, "copy x a:"));
-    place.variables = vec![("DATAPUMP_ARCHIVE", "0")];
-    assert!(!has(&place, "copy x b:") && has(&place, "copy -A x b:"));
-    place.variables = vec![("DATAPUMP_ARCHIVE", "1")];
-    assert!(has(&place, "copy x a:"));
+        |setup: &Setup, line: &str| setup.parse(line).unwrap().has(&options::copying::ARCHIVE);
+    assert!(has(&setup, "copy x b:") && !has(&setup, "copy x a:"));
+    setup.variables = vec![("DATAPUMP_ARCHIVE", "0")];
+    assert!(!has(&setup, "copy x b:") && has(&setup, "copy -A x b:"));
+    setup.variables = vec![("DATAPUMP_ARCHIVE", "1")];
+    assert!(has(&setup, "copy x a:"));
 }
 
-/// A profile counts just below the place that names it.
+/// A profile counts just below the setup that names it.
 #[test]
 fn profiles() {
-    let mut place = Place::new("");
-    let folder = place.folder.path().display().to_string();
+    let mut setup = Setup::new("");
+    let folder = setup.folder.path().display().to_string();
     let text = FILE.replace("@/", &format!("{folder}/"));
-    fs::write(place.folder.path().join("config.toml"), text).unwrap();
-    fs::write(place.folder.path().join("measured"), "streams 9\nwindow 2M\n").unwrap();
-    let of = |place: &Place, line: &str| {
-        let settings = place.settings(line);
+    fs::write(setup.folder.path().join("config.toml"), text).unwrap();
+    fs::write(setup.folder.path().join("measured"), "streams 9\nwindow 2M\n").unwrap();
+    let of = |setup: &Setup, line: &str| {
+        let settings = setup.settings(line);
         (settings.streams, settings.window_bytes.unwrap_or(0) >> 20)
     };
-    assert_eq!(of(&place, "copy a dtn9:"), (9, 3), "over [host.\"dtn*\"], below its own table");
-    assert_eq!(of(&place, "copy a dtn1: --profile @/measured"), (9, 2), "over the file");
-    assert_eq!(of(&place, "copy a dtn9: --profile @/measured -s 1"), (1, 2));
-    place.variables = vec![("DATAPUMP_STREAMS", "6")];
-    assert_eq!(of(&place, "copy a dtn9:"), (6, 3));
-    assert_eq!(of(&place, "copy a dtn1: --profile @/measured"), (9, 2), "over variables");
+    assert_eq!(of(&setup, "copy a dtn9:"), (9, 3), "over [host.\"dtn*\"], below its own table");
+    assert_eq!(of(&setup, "copy a dtn1: --profile @/measured"), (9, 2), "over the file");
+    assert_eq!(of(&setup, "copy a dtn9: --profile @/measured -s 1"), (1, 2));
+    setup.variables = vec![("DATAPUMP_STREAMS", "6")];
+    assert_eq!(of(&setup, "copy a dtn9:"), (6, 3));
+    assert_eq!(of(&setup, "copy a dtn1: --profile @/measured"), (9, 2), "over variables");
 }
 
 /// Commands that are no copies take how a host is reached, and measurements nothing.
 #[test]
 fn other_commands() {
-    let place = Place::new(FILE);
+    let setup = Setup::new(FILE);
     let ssh = |line: &str| {
-        let typed = place.parse(line).unwrap();
+        let typed = setup.parse(line).unwrap();
         typed.value(&options::remote::SSH).unwrap().map(|words| words.join(" "))
     };
     assert_eq!(ssh("doctor dtn1").as_deref(), Some("ssh -v"));
@@ -137,8 +137,8 @@ fn other_commands() {
     assert_eq!(ssh("net-test other"), None);
     assert_eq!(ssh("model predict a dtn1:").as_deref(), Some("ssh -v"));
     assert_eq!(ssh("sweep --hosts dtn1"), None);
-    assert_eq!(place.settings("net-test dtn1").streams, 4, "not the streams of copies");
-    assert_eq!(place.settings("model predict a dtn1:").streams, 3);
+    assert_eq!(setup.settings("net-test dtn1").streams, 4, "not the streams of copies");
+    assert_eq!(setup.settings("model predict a dtn1:").streams, 3);
 }
 
 #[test]
@@ -166,35 +166,35 @@ fn what_is_wrong_has_its_file_and_line() {
         ("\u{0}", "line 1: "),
     ];
     for (text, expect) in cases {
-        let why = Place::new(text).parse("copy a b").map(|_| ()).unwrap_err();
+        let why = Setup::new(text).parse("copy a b").map(|_| ()).unwrap_err();
         let found = why.strip_prefix("'@/config.toml', ").unwrap_or(&why);
         assert!(found.starts_with(expect), "{text}: {why}");
     }
     // Of every host, not only the one that is typed.
-    assert!(Place::new("[host.a]\nx = 1\n").parse("copy a b:").is_err());
+    assert!(Setup::new("[host.a]\nx = 1\n").parse("copy a b:").is_err());
     for text in ["", "# nothing\n", "[defaults]\n", "[host]\n", "defaults.streams = 3\n"] {
-        Place::new(text).parse("copy a b").unwrap();
+        Setup::new(text).parse("copy a b").unwrap();
     }
-    let mut place = Place::new("");
-    place.variables = vec![("DATAPUMP_STREAMS", "x"), ("DATAPUMP_UNKNOWN", "x")];
-    let why = place.parse("copy a b").map(|_| ()).unwrap_err();
+    let mut setup = Setup::new("");
+    setup.variables = vec![("DATAPUMP_STREAMS", "x"), ("DATAPUMP_UNKNOWN", "x")];
+    let why = setup.parse("copy a b").map(|_| ()).unwrap_err();
     assert_eq!(why, "DATAPUMP_STREAMS: --streams 'x': write a number from 1 to 64");
-    place.variables = Vec::new();
-    let why = place.parse("copy a b --config @/none").map(|_| ()).unwrap_err();
+    setup.variables = Vec::new();
+    let why = setup.parse("copy a b --config @/none").map(|_| ()).unwrap_err();
     assert!(why.starts_with("cannot read the configuration '@/none': No such file"), "{why}");
-    fs::remove_file(place.folder.path().join("config.toml")).unwrap();
-    place.parse("copy a b").unwrap();
+    fs::remove_file(setup.folder.path().join("config.toml")).unwrap();
+    setup.parse("copy a b").unwrap();
 }
 
 /// The other half of a contradiction may be in the file.
 #[test]
 fn a_contradiction_says_where_its_options_are_from() {
-    let place = Place::new("[defaults]\nno-preserve = true\noverwrite = \"always\"\n");
-    let typed = place.parse("copy -A a b").unwrap();
+    let setup = Setup::new("[defaults]\nno-preserve = true\noverwrite = \"always\"\n");
+    let typed = setup.parse("copy -A a b").unwrap();
     let why = crate::cli::order::CopyArgs::of(&typed).unwrap_err();
     assert!(why.contains("--archive keeps mode and time too"), "{why}");
-    let place = place.folder.path().join("config.toml");
-    let said = format!("(--no-preserve is from '{}', line 2)", place.display());
+    let setup = setup.folder.path().join("config.toml");
+    let said = format!("(--no-preserve is from '{}', line 2)", setup.display());
     assert!(typed.with_origins("--no-preserve and -A".into()).ends_with(&said), "{why}");
     assert_eq!(typed.with_origins("--archive".into()), "--archive");
     let overwrite = typed.value(&options::copying::OVERWRITE);
