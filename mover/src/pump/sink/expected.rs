@@ -74,7 +74,7 @@ impl Expected {
         let is_listed = asked.listed.is_some();
         for place in job.sources.iter().filter(|_| !is_listed) {
             match place {
-                Location::Path(path) => asked.add(path)?,
+                Location::Path(path) => asked.add(path),
                 made => asked.made = made_object(made),
             }
         }
@@ -106,19 +106,18 @@ impl Expected {
 
 impl Asked {
     /// Adds a source as it was typed. A name with wildcards stands for itself too.
-    fn add(&mut self, path: &Path) -> Result<(), Fault> {
+    fn add(&mut self, path: &Path) {
         self.open_ended |= is_pattern(path);
         match path.file_name() {
             _ if means_contents(path) => self.contents = true,
             None => {}
             Some(name) => {
                 self.named.insert(name.as_bytes().to_vec());
-                if is_pattern(Path::new(name)) {
-                    self.patterns.push(Pattern::new(name.as_bytes()).map_err(Fault::usage)?);
-                }
+                // What is no pattern can still be a name.
+                let pattern = Pattern::new(name.as_bytes()).ok();
+                self.patterns.extend(pattern.filter(|_| is_pattern(Path::new(name))));
             }
         }
-        Ok(())
     }
 
     /// Whether the far side's description of its sources can be true.
