@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::data::{self, write_file};
 use crate::support::wan::Wan;
@@ -45,6 +45,40 @@ fn a_stream_gets_the_rate() {
         let asked = rate_mbit * 1448.0 / 1500.0;
         assert!((seen - asked).abs() < asked * 0.05, "{way}: {seen} for {asked} Mbit/s");
     }
+}
+
+/// `cargo xtask wan test conditions` looks closer, and at all that a path can do.
+#[test]
+fn rivals_fill_a_queue_that_marks() {
+    let wan = Wan::up("--rate 10Mbit --rtt 10ms --aqm fq_codel-ecn --reorder 1%,5ms");
+    let bulk = wan.rivals("2xcubic");
+    let short = wan.rivals("2xshort,size=16K,every=50ms,back");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let wait_for = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}: {:?}", wan.counters());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("marks", &|| wan.counters().forward.packets.marks > 2);
+    wait_for("reordering", &|| wan.counters().forward.packets.reordered > 2);
+    wait_for("transfers", &|| short.outcome().completed().len() > 5);
+    wait_for("both flows", &|| {
+        bulk.outcome().flows.iter().all(|flow| !flow.received_bytes.is_empty())
+    });
+    assert_eq!((bulk.stop().broken(), short.stop().broken()), (0, 0));
+    // The far kernel counts each mark, once it has arrived, and finds no header damaged.
+    let nstat = |name: &str| {
+        let mut nstat = Command::new("nstat");
+        nstat.args(["-asz", name]);
+        let ran = run::to_end(wan.far(nstat), b"").stdout_text();
+        let value = ran.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("{name}: {ran}"))
+    };
+    wait_for("marks that arrive", &|| {
+        nstat("IpExtInCEPkts") == wan.counters().forward.packets.marks
+    });
+    assert_eq!((nstat("IpInHdrErrors"), nstat("TcpInCsumErrors")), (0, 0));
 }
 
 #[test]

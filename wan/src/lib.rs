@@ -1,9 +1,10 @@
 //! # An emulated WAN
 //!
 //! Two network namespaces, `near` (10.77.0.1) and `far` (10.77.0.2), joined by a link in user space
-//! over two TUN devices: rate, propagation delay, a droptail queue in bytes, random loss from a
-//! seed, jitter, cuts, and all of it changeable while packets flow. Every packet is a real one of
-//! at most 1500 bytes. Each namespace has an sshd of its own.
+//! over two TUN devices: rate, propagation delay, a queue in bytes (droptail or FQ-CoDel with and
+//! without ECN), a policer, loss from a seed, alone or in runs, reordering, jitter, cuts; each way
+//! by itself, and all of it changeable while packets flow. Every packet is a real one of at most
+//! 1500 bytes. Rivals are other flows on the same path. Each namespace has an sshd of its own.
 //!
 //! `cargo xtask wan` is the command for people; tests call [`Wan::up`]. Nothing of a WAN remains
 //! after its owner: namespaces have no names, devices belong to the link's process, and a keeper in
@@ -11,14 +12,25 @@
 
 #![warn(missing_debug_implementations)]
 
+mod codel;
+mod flows;
 mod folder;
+mod fq_codel;
+mod ip;
 mod link;
+mod losses;
 mod namespaces;
 mod pcap;
 mod pipe;
+mod policer;
 mod profile;
+mod queue;
+mod rivals;
+mod scenario;
+mod schedule;
 mod sshd;
 mod tun;
+mod words;
 
 use std::fmt;
 use std::fs;
@@ -35,10 +47,17 @@ use link::{Link, MTU_BYTES};
 use namespaces::Namespace;
 use pcap::Pcap;
 
+pub use flows::RunningRivals;
 pub use link::WayCounters;
+pub use losses::Loss;
 pub use namespaces::enter_myself;
-pub use pipe::{PipeCounters, Shape};
+pub use pipe::{PipeCounters, Reordering, Shape};
+pub use policer::Policer;
 pub use profile::{Change, Joined, Profile, UNLIMITED};
+pub use queue::{Aqm, Codel};
+pub use rivals::{FlowOutcome, KINDS, Kind, Outcome, Rivals, SLOT, Way, jain};
+pub use scenario::Scenario;
+pub use schedule::Schedule;
 
 /// Two hosts and the path between them; removed on drop.
 pub struct Wan {
@@ -84,6 +103,9 @@ impl Wan {
             })
         };
         let (near, far) = (namespace()?, namespace()?);
+        if profile.has_ecn() {
+            ask_for_marks([&near, &far])?;
+        }
         for (key, value) in &profile.sysctls {
             near.sysctl(key, value)?;
             far.sysctl(key, value)?;
@@ -118,16 +140,42 @@ impl Wan {
         sshd::command(self.folder.path())
     }
 
-    /// Changes the path while it is in use.
+    /// Begins the changes and the rivals of a scenario. Its times count from now.
+    pub fn begin(&self, scenario: &Scenario) -> Result<Vec<RunningRivals>, String> {
+        if !scenario.schedule.is_empty() {
+            self.follow(&scenario.schedule)?;
+        }
+        scenario.rivals.iter().map(|rivals| self.rivals(rivals)).collect()
+    }
+
+    /// Starts other flows on the path.
+    pub fn rivals(&self, rivals: &Rivals) -> Result<RunningRivals, String> {
+        RunningRivals::start(self.near.handle(), self.far.handle(), rivals)
+    }
+
+    /// Changes the path while it is in use, in place of all changes to come.
     pub fn set(&self, change: &Change) -> Result<(), String> {
         let mut profile = self.locked();
-        let mut changed = profile.clone();
+        let mut changed = self.with_shapes_of_now(profile.clone());
         changed.apply(change)?;
+        self.prepare(&profile, &changed)?;
         match &self.link {
             Some(link) => link.set([changed.forward, changed.back]),
             None => self.shape_veth(&changed)?,
         }
         *profile = changed;
+        Ok(())
+    }
+
+    /// Changes the path at times that count from now, in place of all changes to come.
+    pub fn follow(&self, schedule: &Schedule) -> Result<(), String> {
+        let link = self.link.as_ref().ok_or("a veth pair cannot change by itself: use wan set")?;
+        let now = self.profile();
+        let steps = schedule.profiles(now.clone())?;
+        steps.iter().try_for_each(|(_, profile)| self.prepare(&now, profile))?;
+        let shapes: Vec<_> =
+            steps.iter().map(|(at, profile)| (*at, [profile.forward, profile.back])).collect();
+        link.follow(&shapes);
         Ok(())
     }
 
@@ -150,8 +198,28 @@ impl Wan {
         sshd::start(&self.far, self.folder.path(), side)
     }
 
+    /// What the path is now.
     pub fn profile(&self) -> Profile {
-        self.locked().clone()
+        let profile = self.locked().clone();
+        self.with_shapes_of_now(profile)
+    }
+
+    fn with_shapes_of_now(&self, profile: Profile) -> Profile {
+        match &self.link {
+            Some(link) => {
+                let [forward, back] = link.shapes();
+                Profile { forward, back, ..profile }
+            }
+            None => profile,
+        }
+    }
+
+    /// What the hosts need for this path. Connections that are there already keep what they have.
+    fn prepare(&self, before: &Profile, after: &Profile) -> Result<(), String> {
+        match after.has_ecn() && !before.has_ecn() {
+            true => ask_for_marks([&self.near, &self.far]),
+            false => Ok(()),
+        }
     }
 
     pub fn counters(&self) -> Counters {
@@ -230,6 +298,11 @@ fn may_be_made() -> Result<(), String> {
                 .to_string())
         }
     }
+}
+
+/// Makes the hosts ask for explicit congestion notification when they connect.
+fn ask_for_marks(hosts: [&Namespace; 2]) -> Result<(), String> {
+    hosts.into_iter().try_for_each(|host| host.sysctl("net.ipv4.tcp_ecn", "1"))
 }
 
 fn join_by_link(profile: &Profile, near: &Namespace, far: &Namespace) -> Result<Link, String> {

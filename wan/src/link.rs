@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde::{Deserialize, Serialize};
 
+use crate::ip;
 use crate::pcap::Pcap;
 use crate::pipe::{Arrival, Pipe, PipeCounters, Shape};
+use crate::queue::Traffic;
 use crate::tun;
 
 /// Counters of one direction of a running link, and how late it was.
@@ -108,6 +110,22 @@ impl Link {
             direction.lock().set(direction.now_ns(), shape);
             direction.wake();
         }
+    }
+
+    /// Changes the shapes at these times from now on, which are in order.
+    pub(crate) fn follow(&self, changes: &[(Duration, [Shape; 2])]) {
+        for (i, direction) in self.directions.iter().enumerate() {
+            let now_ns = direction.now_ns();
+            let at_ns = |after: Duration| now_ns.saturating_add(after.as_nanos() as u64);
+            let own = changes.iter().map(|(after, shapes)| (at_ns(*after), shapes[i]));
+            direction.lock().follow(now_ns, own.collect());
+            direction.wake();
+        }
+    }
+
+    /// The shapes now, forward and back.
+    pub(crate) fn shapes(&self) -> [Shape; 2] {
+        [0, 1].map(|i| self.directions[i].lock().shape())
     }
 
     /// Drops all packets from now on, for this time or until `mend`.
@@ -300,8 +318,9 @@ impl Batch {
             if let Some(tap) = tap {
                 tap.note(at_ns, &packet);
             }
-            self.spare.extend(pipe.offer(at_ns, packet.len as u32, packet));
+            pipe.offer(at_ns, packet.len as u32, packet);
         }
+        self.spare.extend(pipe.take_dropped());
     }
 }
 
@@ -386,6 +405,16 @@ fn tick_ns(shape: &Shape) -> u64 {
 impl Packet {
     fn empty() -> Packet {
         Packet { bytes: Box::new([0; MTU_BYTES]), len: 0 }
+    }
+}
+
+impl Traffic for Packet {
+    fn flow(&self, salt: u64) -> u64 {
+        ip::flow(&self.bytes[..self.len], salt)
+    }
+
+    fn mark_congestion(&mut self) -> bool {
+        ip::mark_congestion(&mut self.bytes[..self.len])
     }
 }
 

@@ -74,6 +74,10 @@ impl Namespace {
         })
     }
 
+    pub(crate) fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
     /// The path at which other processes can open it while this one lives.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.handle.as_raw_fd())

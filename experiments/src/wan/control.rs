@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ::wan::{Access, Change, Counters, Profile, Wan};
+use ::wan::{Access, Change, Counters, Profile, Schedule, Wan};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,7 +75,10 @@ fn obey(wan: &Wan, request: Request) -> Result<(), String> {
     match request {
         Request::Set(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            wan.set(&Change::from_words(&words)?)
+            match words.contains(&"--at") {
+                true => wan.follow(&Schedule::from_words(&words)?),
+                false => wan.set(&Change::from_words(&words)?),
+            }
         }
         Request::Cut(seconds) => {
             let time = seconds.map(Duration::try_from_secs_f64);

@@ -1,5 +1,7 @@
 //! `cargo xtask wan`: an emulated WAN, for people. The WAN itself is the crate `wan`.
 
+mod cases;
+mod conditions;
 mod control;
 pub(crate) mod selftest;
 mod shown;
@@ -11,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ::wan::{Change, Profile};
+use ::wan::{KINDS, Profile, Rivals, RunningRivals, Schedule};
 
 use control::{Request, Status};
 use xtask::packages;
@@ -34,6 +36,8 @@ pub(crate) fn wan(words: &[&str]) -> Result<(), String> {
         ["down"] => tell(&name, &Request::Down),
         ["run"] => run(&name, command, false),
         ["run", "--far"] => run(&name, command, true),
+        ["rivals", kinds @ ..] => rivals(&name, kinds),
+        ["test", "conditions", options @ ..] => conditions::test(options),
         ["test", options @ ..] => {
             packages::ensure(packages::FOR_WAN)?;
             selftest::test(options)
@@ -76,7 +80,7 @@ fn up(name: &str, profile: &[&str]) -> Result<(), String> {
 }
 
 fn set(name: &str, words: &[&str]) -> Result<(), String> {
-    Change::from_words(words)?;
+    Schedule::from_words(words)?;
     let words = words.iter().map(ToString::to_string).collect();
     tell(name, &Request::Set(words))
 }
@@ -85,6 +89,29 @@ fn set(name: &str, words: &[&str]) -> Result<(), String> {
 fn tell(name: &str, request: &Request) -> Result<(), String> {
     let status = control::ask(name, request)?;
     println!("{}", shown::status(name, &status));
+    Ok(())
+}
+
+/// Runs other flows on the path for their time, and prints what they got.
+fn rivals(name: &str, words: &[&str]) -> Result<(), String> {
+    let all: Vec<Rivals> =
+        words.iter().map(|word| Rivals::from_word(word)).collect::<Result<_, _>>()?;
+    if all.is_empty() {
+        return Err(format!("name them: cargo xtask wan rivals 4xcubic,for=30s ({KINDS})"));
+    }
+    if let Some(endless) = all.iter().find(|rivals| rivals.time.is_none()) {
+        return Err(format!("rivals {endless}: say for how long: {endless},for=30s"));
+    }
+    let Status { access, .. } = control::ask(name, &Request::Status)?;
+    let open = |path: &Path| File::open(path).map_err(|why| format!("{}: {why}", path.display()));
+    let (near, far) = (open(&access.near)?, open(&access.far)?);
+    let running: Vec<RunningRivals> = all
+        .iter()
+        .map(|rivals| RunningRivals::start(&near, &far, rivals))
+        .collect::<Result<_, _>>()?;
+    let outcomes: Vec<_> =
+        all.into_iter().zip(running.into_iter().map(RunningRivals::wait)).collect();
+    println!("{}", shown::outcomes(&outcomes));
     Ok(())
 }
 
@@ -134,21 +161,37 @@ fn duration(seconds: &str) -> Result<f64, String> {
 
 const USAGE: &str = "\
 cargo xtask wan COMMAND [--name NAME]
-  up [--rate 100Mbit] [--rtt 10ms] [--queue 64K|1bdp] [--loss 0.1%] [--jitter 1ms] [--seed N]
-     [--rate-back R] [--queue-back Q] [--loss-back L] [--sysctl KEY=VALUE]... [--pcap FILE]
-                         near (10.77.0.1) and far (10.77.0.2), joined by a link of this kind
+  up [--rate 100Mbit] [--rtt 10ms] [--queue 64K|1bdp] [--aqm fq_codel|fq_codel-ecn]
+     [--policer 20Mbit,64K] [--loss 0.1%|1%,8] [--reorder 1%,10ms] [--jitter 1ms] [--seed N]
+     [--rate-back R] [--delay-back T] [--queue-back Q] [--aqm-back A] [--policer-back P]
+     [--loss-back L] [--reorder-back R] [--jitter-back T] [--sysctl KEY=VALUE]... [--pcap FILE]
+                         near (10.77.0.1) and far (10.77.0.2), joined by a link of this kind, at
+                         most 1Gbit
   up --rate none         joined by a veth pair, as fast as the kernel is; --veth --rate 10Gbit puts
-                         token buckets before it; neither has delay, jitter, loss or cuts
-  set [--rate …] [--rtt …] [--queue …] [--loss …] [--jitter …]
+                         token buckets before it; neither has anything else of a link
+  set [--rate …] [--rtt …] [--queue …] …
                          changes the path while it is in use
+  set [--rate …] --at 10s --rate … --at 20s --rate …
+                         the same at times that count from now
+  rivals [COUNTx]KIND,for=30s[,at=5s][,back]...
+                         other flows on the path, and what they got: cubic, bbr or reno all the
+                         time; on-off,on=2s,off=2s; short,size=64K,every=250ms
   cut [SECONDS]          nothing arrives, for this time or until it is mended
   mend                   ends a cut
   run [--far] -- COMMAND on the near host, or the far one
   status                 what it is, and what its packets met
   test [--quick]         rate, delay, loss and CPU of several links against iperf3 and ping
+  test conditions [--only NAME] [--criteria]
+                         rivals, policers, AQM, reordering, runs of losses and changes against
+                         iperf3 and ping; 7 minutes; writes runs/DATE-wan-ground.md
   down                   the same as status, for the last time; ends what runs there
-The queue holds bytes (1bdp: rate x rtt), the packet that is being sent included, and drops what
-does not fit. Loss comes behind the queue. Jitter adds up to so much to each way, in order.";
+A packet meets, in this order: the policer, a token bucket (a rate, and the bytes of the bucket)
+that drops what comes too fast; the queue, which holds bytes (1bdp: rate x rtt), the packet that is
+being sent included, and drops what does not fit, unless --aqm manages it, up to 15 MB then; the
+rate; loss (1%,8: in runs of 8 packets on average); the delay, half of the rtt unless --delay-back
+says how much is the way back; reordering (such a share of packets comes so much later, and others
+overtake them); jitter, up to so much, in order. fq_codel-ecn marks packets, and makes the hosts ask
+for that when they connect. What -back does not name is the same both ways.";
 
 #[cfg(test)]
 mod tests {

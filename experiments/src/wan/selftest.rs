@@ -238,7 +238,7 @@ fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
             }
         }
         if let Some(loss) = seen.loss[i] {
-            check("loss", shape.loss, loss, 0.2, 0.0);
+            check("loss", shape.loss.share, loss, 0.2, 0.0);
         }
     }
     if seen.cpu > CPU_MAX && forward.rate_bits_per_s <= CPU_RATE_MAX {
@@ -283,7 +283,7 @@ fn cells(line: &str, profile: &Profile, seen: &Seen, faults: &[String]) -> Vec<S
         _ => "NO",
     };
     cells.extend([
-        (forward.loss * 100.0).to_string(),
+        (forward.loss.share * 100.0).to_string(),
         lost.join(" / "),
         format!("{:.2}", seen.late_ms_max),
         seen.late_packets.to_string(),
@@ -325,7 +325,7 @@ const ATTEMPTS: u32 = 3;
 const CPU_MAX: f64 = 0.5;
 const CPU_RATE_MAX: u64 = 300_000_000;
 /// The largest share of packets that may be more than 1 ms late.
-const LATE_MAX: f64 = 0.03;
+pub(super) const LATE_MAX: f64 = 0.03;
 const COLUMNS: [&str; 13] = [
     "link",
     "RTT ms",

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use ::wan::{FAR_ADDRESS, WayCounters};
+use ::wan::{FAR_ADDRESS, Outcome, Rivals, SLOT, WayCounters, jain};
 
 use super::control::Status;
+use crate::page::table;
 
 /// Its profile, and the counters of its packets.
 pub(super) fn status(name: &str, status: &Status) -> String {
@@ -27,8 +28,12 @@ fn column(counters: &WayCounters, up_s: f64) -> [String; ROWS.len()] {
         packets.bytes_in.to_string(),
         packets.packets_out.to_string(),
         packets.bytes_out.to_string(),
+        packets.policer_drops.to_string(),
         packets.queue_drops.to_string(),
+        packets.aqm_drops.to_string(),
+        packets.marks.to_string(),
         packets.losses.to_string(),
+        packets.reordered.to_string(),
         packets.cut_drops.to_string(),
         kernel_drops.to_string(),
         packets.queue_bytes_max.to_string(),
@@ -55,13 +60,39 @@ pub(super) fn example(name: &str, status: &Status, program: &Option<PathBuf>) ->
     )
 }
 
-const ROWS: [&str; 12] = [
+/// What rivals got.
+pub(super) fn outcomes(outcomes: &[(Rivals, Outcome)]) -> String {
+    let row = |(rivals, outcome): &(Rivals, Outcome)| {
+        let slots = outcome.flows.iter().map(|flow| flow.received_bytes.len()).max().unwrap_or(0);
+        let (from, until) = (rivals.after, SLOT * slots as u32);
+        let rates: Vec<f64> =
+            outcome.flows.iter().map(|flow| flow.bits_per_s(from, until)).collect();
+        let completed = outcome.completed();
+        let median = completed.get(completed.len() / 2);
+        vec![
+            rivals.to_string(),
+            format!("{:.2}", rates.iter().sum::<f64>() / 1e6),
+            format!("{:.3}", jain(&rates)),
+            completed.len().to_string(),
+            median.map_or("-".to_string(), |time| format!("{:.1}", time.as_secs_f64() * 1e3)),
+            outcome.broken().to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
+    table(&["rivals", "Mbit/s", "Jain's index", "transfers", "median ms", "broken"], &rows)
+}
+
+const ROWS: [&str; 16] = [
     "packets in",
     "bytes in",
     "packets out",
     "bytes out",
-    "dropped by the queue",
+    "dropped by the policer",
+    "dropped by a full queue",
+    "dropped by CoDel",
+    "marked by CoDel",
     "lost at random",
+    "overtaken by others",
     "lost in cuts",
     "dropped by devices",
     "queue, most bytes",

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use wan::{Change, Counters, Profile};
+use wan::{Change, Counters, Profile, Rivals, RunningRivals};
 
 use super::{PROGRAM, Scene, need, need_root};
 
@@ -50,6 +50,12 @@ impl Wan {
         let words: Vec<&str> = words.split_whitespace().collect();
         let set = Change::from_words(&words).and_then(|change| self.0.set(&change));
         set.unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// Starts other flows on the path: `4xcubic`. They end when they are dropped.
+    pub(crate) fn rivals(&self, word: &str) -> RunningRivals {
+        let rivals = Rivals::from_word(word).and_then(|rivals| self.0.rivals(&rivals));
+        rivals.unwrap_or_else(|why| panic!("{why}"))
     }
 
     /// Drops all packets for this time.
