@@ -286,14 +286,16 @@ pub(super) const CASES: &[Case] = &[
         claims: &[claim(PingLoss, 0.085, 0.115), claim(PingRun, 1.05, 1.18)],
     },
     Case {
+        // What is behind the losses of the change is held back, and counts when they are repaired.
         name: "changes of the rate",
-        scenario: "--rate 50Mbit --rtt 20ms --at 5s --rate 10Mbit --at 10s --rate 50Mbit",
-        load: "-C cubic -t 15",
-        ping: pings(15),
+        scenario: "--rate 50Mbit --rtt 20ms --at 5s --rate 10Mbit --at 15s --rate 50Mbit",
+        load: "-C cubic -t 20",
+        ping: pings(20),
         claims: &[
             claim(Rate(2.0, 5.0), 46.0, 48.8),
-            claim(Rate(6.5, 10.0), 9.3, 9.9),
-            claim(Rate(12.0, 15.0), 45.0, 48.8),
+            claim(Rate(5.5, 15.0), 8.8, 9.9),
+            claim(Rate(10.0, 15.0), 9.3, 9.9),
+            claim(Rate(17.0, 20.0), 45.0, 48.8),
         ],
     },
     Case {

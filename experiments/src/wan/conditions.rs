@@ -63,7 +63,7 @@ struct Seen {
     pings: Pings,
     /// To far, and to near.
     one_way_ms: [f64; 2],
-    /// `ss -tin` of the near host, in the middle.
+    /// `ss -tino` of the near host, in the middle.
     sockets: String,
     /// `nstat` of near and far.
     counters: [String; 2],
@@ -109,7 +109,7 @@ fn look(case: &Case) -> Result<Seen, String> {
     let load = (!case.load.is_empty()).then(|| iperf(&wan, case.load)).transpose()?;
     let lasts = Duration::from_millis(u64::from(case.ping.count * case.ping.every_ms));
     thread::sleep(lasts / 2);
-    seen.sockets = output_of(wan.near(words_of("ss -tinH")))?;
+    seen.sockets = output_of(wan.near(words_of("ss -tinoH")))?;
     if let Some(load) = load {
         let said = ended(load, "iperf3")?;
         seen.iperf = serde_json::from_str(&said).map_err(|why| format!("iperf3: {why}: {said}"))?;
