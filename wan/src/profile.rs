@@ -320,8 +320,9 @@ impl fmt::Display for Profile {
 }
 
 /// What only some paths do, and what a way does of it.
-const SPECIAL: [(&str, fn(&Shape) -> Option<String>); 3] =
+const SPECIAL: [(&str, Shown); 3] =
     [("aqm", aqm), ("policer", policer), ("reordering", reordering)];
+type Shown = fn(&Shape) -> Option<String>;
 
 fn aqm(shape: &Shape) -> Option<String> {
     match shape.aqm {
