@@ -471,10 +471,10 @@ const COLUMNS: [&str; 7] =
 const EXPLANATION: &str = "
 `cargo xtask wan test conditions`, in a dev build. Each scenario is made once; a row is a claim \
 about it. The load is one iperf3 from near to far, its rates by the receiver; ping runs beside \
-it, 20 a second, or as often as the claim needs. Rivals are the crate's own flows, their rates by their \
-receivers. Times count from the moment when rivals and changes begin. If more than 3 % of the \
-packets left the link more than 1 ms late, then the machine was too busy: the scenario is made \
-again, up to three times, and is void after that.
+it, 20 a second, or as often as the claim needs. Rivals are the crate's own flows, their rates \
+by their receivers. Times count from the moment when rivals and changes begin. If more than 3 % \
+of the packets left the link more than 1 ms late, then the machine was too busy: the scenario \
+is made again, up to three times, and is void after that.
 
 ";
 
