@@ -286,7 +286,7 @@ pub(super) const CASES: &[Case] = &[
         claims: &[claim(PingLoss, 0.085, 0.115), claim(PingRun, 1.05, 1.18)],
     },
     Case {
-        // What is behind the losses of the change is held back, and counts when they are repaired.
+        // The two rows of the slow phase fail: runs/2026-11-26-wan-ground.md.
         name: "changes of the rate",
         scenario: "--rate 50Mbit --rtt 20ms --at 5s --rate 10Mbit --at 15s --rate 50Mbit",
         load: "-C cubic -t 20",
