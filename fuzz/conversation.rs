@@ -22,6 +22,7 @@ use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::{Lane, Parts, Patience, StreamHandle, Turn};
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
+use mover::pump::sink::mirror::Mirror;
 use mover::pump::sink::objects::{Complete, Objects};
 use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, SinkSide, Target};
@@ -286,8 +287,14 @@ fn sink(
     let (complete_in, complete) = channel();
     let (slot, digest) = (settings.request_bytes, settings.digest);
     let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
-    let begin =
-        Begin { tag: resume_state.tag, prior_runs: resume_state.prior_runs, alone: true, expected };
+    let mirror = Mirror::of(&target, settings, &resume_state.tag).expect("the filters are good");
+    let begin = Begin {
+        tag: resume_state.tag,
+        prior_runs: resume_state.prior_runs,
+        alone: true,
+        expected,
+        mirror,
+    };
     let finisher = Finisher::new(Some(volume), settings.fsync, resume_state.journal);
     (SinkSide::new(objects, settings.clone(), target, watch.clone(), begin), finisher, complete)
 }

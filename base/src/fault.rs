@@ -12,7 +12,7 @@ pub enum Class {
     Local = 1,
     /// The command line is wrong: the user must change it.
     Usage = 2,
-    /// Some files could not be copied; the others are complete.
+    /// Some files could not be copied or deleted; the others are complete.
     SomeFailed = 3,
     /// A source file changed while it was read: copy it again.
     SourceChanged = 4,
@@ -35,7 +35,10 @@ impl Class {
     pub const ALL: &[(Class, &str)] = &[
         (Class::Local, "an error that fits no other code; the message says what to do"),
         (Class::Usage, "the command line is wrong, or what it asks for is refused"),
-        (Class::SomeFailed, "some files were not copied (each is named); all others are complete"),
+        (
+            Class::SomeFailed,
+            "some files were not copied, or not deleted (each is named); all others are complete",
+        ),
         (Class::SourceChanged, "a source file changed while it was read"),
         (Class::NoSpace, "the destination has no room, or takes no writes at all"),
         (Class::Corrupt, "verification failed: bytes are not what their digest says"),

@@ -118,6 +118,8 @@ pub struct Outcome {
     pub failed: u64,
     /// Destination files that stay as they were: unchanged, or not older.
     pub kept: u64,
+    /// Names at the destination that its source does not have: removed, or found in a dry run.
+    pub deleted: u64,
     /// What filters left out: files, and folders with all that is in them.
     pub excluded: u64,
     /// Bytes that were there from an earlier run.
@@ -312,5 +314,13 @@ pub enum Notice {
     FileFailed {
         path: Vec<u8>,
         fault: super::fault::Fault,
+    },
+    /// A name that the source does not have was removed from the destination.
+    Deleted {
+        path: Vec<u8>,
+    },
+    /// A dry run found that this would be removed.
+    WouldDelete {
+        path: Vec<u8>,
     },
 }

@@ -43,7 +43,16 @@ pub struct Settings {
     pub links: Links,
     /// Lines of gitignore rules: what matches is left out; after a `!` it is kept.
     pub filters: Vec<String>,
+    /// Files of fewer bytes, and of more, are left out.
+    pub min_size: Option<u64>,
+    pub max_size: Option<u64>,
+    /// Files that were not changed after this are left out.
+    pub newer: Option<Moment>,
     pub skip_unchanged: SkipUnchanged,
+    /// Whether what the source does not have is removed.
+    pub delete: Delete,
+    /// Nothing is removed where there is more than this to remove.
+    pub delete_max: Option<u64>,
     /// Only say what would be copied.
     pub dry_run: bool,
     /// Objects that may fail before the transfer ends; `None` for any number.
@@ -143,6 +152,14 @@ impl Lockstep {
     pub fn typed(&self) -> String {
         format!("{}:{}ms", Bytes(self.every_bytes).typed(), self.pause.0 / 1_000_000)
     }
+}
+
+/// A time of a file, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    pub seconds: i64,
+    /// Less than a second.
+    pub nanos: u32,
 }
 
 /// How objects are cut into requests and digested; both sides must agree about it.
@@ -274,6 +291,17 @@ choice!(
 );
 
 choice!(
+    /// Whether names in the folders of a destination that their source does not have are removed.
+    Delete {
+        Off = "off",
+        /// What the filters leave out stays.
+        On = "on",
+        /// What the filters leave out is removed too.
+        Excluded = "excluded",
+    }
+);
+
+choice!(
     /// Generated data that compresses like data of a kind.
     #[derive(Default)]
     DataSet {
@@ -321,7 +349,12 @@ impl Default for Settings {
             recursive: false,
             links: Links::Copy,
             filters: Vec::new(),
+            min_size: None,
+            max_size: None,
+            newer: None,
             skip_unchanged: SkipUnchanged::No,
+            delete: Delete::Off,
+            delete_max: None,
             dry_run: false,
             errors_max: None,
             fresh: false,

@@ -15,7 +15,7 @@ use analysis::report::files::Direction;
 use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
-use base::settings::{DigestKind, Overwrite, Settings, SkipUnchanged};
+use base::settings::{Delete, DigestKind, Overwrite, Settings, SkipUnchanged};
 use base::units::{Bytes, Nanos};
 
 /// The arguments of `copy`, none of which contradicts another.
@@ -166,6 +166,9 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         fresh: typed.has(&copying::FRESH),
         mkpath: typed.has(&copying::MKPATH),
         filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
+        min_size: typed.value(&copying::MIN_SIZE)?,
+        max_size: typed.value(&copying::MAX_SIZE)?,
+        newer: typed.value(&copying::NEWER)?.map(|newer| newer.moment()).transpose()?,
         // If both are typed, the thorough one counts.
         skip_unchanged: match (typed.has(&copying::CHECKSUM), typed.has(&copying::SKIP_UNCHANGED)) {
             (true, _) => SkipUnchanged::Checksum,
@@ -174,6 +177,19 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         },
         ..settings(typed)?
     };
+    settings.delete = match (typed.has(&copying::DELETE_EXCLUDED), typed.has(&copying::DELETE)) {
+        (true, _) => Delete::Excluded,
+        (false, true) => Delete::On,
+        (false, false) => Delete::Off,
+    };
+    settings.delete_max = typed.value(&copying::MAX_DELETE)?;
+    if settings.delete != Delete::Off {
+        // A mirror has what its source has.
+        settings.overwrite = Overwrite::Always;
+        if settings.skip_unchanged == SkipUnchanged::No {
+            settings.skip_unchanged = SkipUnchanged::Times;
+        }
+    }
     typed.set(&mut settings.links, &copying::LINKS)?;
     typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
     Ok(settings)
@@ -193,6 +209,7 @@ impl Order {
         target_fits(&ends, &target, &wanted.settings)?;
         memory_suffices(&wanted.settings)?;
         choices_agree(&wanted, &ends)?;
+        mirror_fits(&wanted, &ends, &target)?;
         filters_fit(&wanted.settings.filters)?;
         let receipt = receipt(&wanted)?;
         let idle = idle(&wanted, source_host.is_some() || target.host.is_some());
@@ -352,24 +369,48 @@ pub(crate) fn memory_suffices(settings: &Settings) -> Result<(), String> {
 
 fn choices_agree(wanted: &Wanted, sources: &[EndArg]) -> Result<(), String> {
     let preserve = wanted.settings.preserve;
-    let why = match wanted {
-        Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
-            "--archive keeps mode and time too and --no-preserve does not: leave one out"
+    let why =
+        match wanted {
+            Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
+                "--archive keeps mode and time too and --no-preserve does not: leave one out"
+            }
+            Wanted { preserve: Preserve::Asked, .. } if !preserve => {
+                "--preserve and --no-preserve say the opposite: leave one out"
+            }
+            Wanted {
+                settings: Settings { min_size: Some(min), max_size: Some(max), .. }, ..
+            } if min > max => "--min-size is more than --max-size: no file can be both",
+            Wanted { files_from: None, files_from_nul: true, .. } => {
+                "--null is about the names of --files-from: write that too, or leave it out"
+            }
+            Wanted { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
+                "--files-from names what is below one SRC folder: write one, and DST"
+            }
+            Wanted { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
+                "--dry-run reads nothing, and what comes from '-' is known by reading only"
+            }
+            Wanted { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
+                "--dry-run copies nothing that --manifest could list: leave one out"
+            }
+            _ => return Ok(()),
+        };
+    Err(why.into())
+}
+
+/// What is deleted is in folders that are copied whole.
+fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(), String> {
+    let Settings { delete, delete_max, recursive, .. } = wanted.settings;
+    let why = match delete {
+        Delete::Off if delete_max.is_some() => {
+            "--max-delete limits what --delete does: write that too, or leave it out"
         }
-        Wanted { preserve: Preserve::Asked, .. } if !preserve => {
-            "--preserve and --no-preserve say the opposite: leave one out"
+        Delete::Off => return Ok(()),
+        _ if !recursive => "--delete is about the contents of folders: add -r",
+        _ if wanted.files_from.is_some() => {
+            "--delete needs all of a folder and --files-from names some of it: leave one out"
         }
-        Wanted { files_from: None, files_from_nul: true, .. } => {
-            "--null is about the names of --files-from: write that too, or leave it out"
-        }
-        Wanted { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
-            "--files-from names what is below one SRC folder: write one, and DST"
-        }
-        Wanted { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
-            "--dry-run reads nothing, and what comes from '-' is known by reading only"
-        }
-        Wanted { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
-            "--dry-run copies nothing that --manifest could list: leave one out"
+        _ if !is_path(sources) || !is_path(std::slice::from_ref(target)) => {
+            "--delete makes a folder the mirror of another: SRC and DST must be folders"
         }
         _ => return Ok(()),
     };
@@ -530,6 +571,12 @@ mod tests {
             ("copy a b -p --no-preserve", "--preserve and --no-preserve say the opposite"),
             ("copy a b c --files-from l", "--files-from names what is below one SRC folder"),
             ("copy - b -n", "--dry-run reads nothing"),
+            ("copy a b --delete", "--delete is about the contents of folders: add -r"),
+            ("copy a b --max-delete 3", "--max-delete limits what --delete does"),
+            ("copy -r a b --delete --files-from l", "--delete needs all of a folder"),
+            ("copy -r - b --delete-excluded", "--delete makes a folder the mirror of another"),
+            ("copy a b --min-size 2K --max-size 1K", "--min-size is more than --max-size"),
+            ("copy a b --newer /nowhere", "--newer '/nowhere' is no file (No such file"),
             ("copy a b -0", "--null is about the names of --files-from"),
             ("copy a b -n --manifest m", "--dry-run copies nothing"),
             ("copy a b -q --interval 1", "--quiet shows no progress and --interval asks for it"),

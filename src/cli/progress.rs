@@ -12,7 +12,8 @@ use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
 use analysis::record::sample::Environment;
-use analysis::report::files;
+use analysis::report::escape;
+use analysis::report::files::{self, Dry};
 use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use base::fault::{Class, Fault};
@@ -180,6 +181,8 @@ impl Follower {
                 self.collected.shape.add(bytes);
                 self.show_file(&path, bytes, || json::would_copy(&path, bytes));
             }
+            Notice::Deleted { path } => self.show_deleted(&path, Dry::No),
+            Notice::WouldDelete { path } => self.show_deleted(&path, Dry::Yes),
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
                 self.console.error(&files::failed(&path, &fault));
@@ -199,6 +202,19 @@ impl Follower {
         }
         if self.console.shows_files() {
             self.console.file(&files::itemized(show.direction, path, bytes));
+        }
+    }
+
+    fn show_deleted(&self, path: &[u8], dry: Dry) {
+        let show = self.console.show();
+        if show.form == Form::Json && show.amount >= Amount::Usual {
+            self.console.event(&json::deleted(path, dry));
+        }
+        match dry {
+            // It is what such a run is made for.
+            Dry::Yes => self.console.summary(&escape::line(&files::deleted(path))),
+            Dry::No if self.console.shows_files() => self.console.file(&files::deleted(path)),
+            Dry::No => {}
         }
     }
 

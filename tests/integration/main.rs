@@ -22,6 +22,7 @@ mod hostile_floods;
 mod hostile_names;
 mod links;
 mod measure;
+mod mirror;
 mod model;
 mod net_test;
 mod no_room;

@@ -308,3 +308,45 @@ fn clean_needs_few_descriptors() {
     let kept = left.iter().filter(|path| path.ends_with("kept")).count();
     assert_eq!((left.len(), kept), (folders.len(), folders.len()), "of {} folders", folders.len());
 }
+
+/// Files by size and time; folders are copied in any case, and generated sources are no files.
+#[test]
+fn files_by_size_and_time() {
+    let cases: &[(&str, &[&str], u64)] = &[
+        ("--max-size 1001", &["a.c", "a.o"], 6),
+        ("--min-size 1006", &["lib/build/y", "lib/tmp/z"], 6),
+        ("--min-size 1001 --max-size 1002", &["a.o", "keep.o"], 6),
+        ("--newer @1000000000", &["a.o"], 7),
+        ("--newer 2001-09-09T01:46:40", &["a.o"], 7),
+        ("--newer @/src/a.c", &["a.o"], 7),
+        ("--newer @999999999 --exclude *.o", &["a.c"], 7),
+    ];
+    let cases: Vec<_> =
+        cases.iter().flat_map(|case| WAYS.iter().map(move |way| (case, way))).collect();
+    each(cases, |((options, expect, excluded), (from, to))| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        for file in data::files_below(&scene.path("src")) {
+            let seconds = match file.file_name().unwrap().to_str().unwrap() {
+                "a.c" => 1_000_000_000,
+                "a.o" if file.parent().unwrap().ends_with("src") => 1_000_000_001,
+                _ => 999_999_999,
+            };
+            fs::File::options().write(true).open(file).unwrap().set_modified(at(seconds)).unwrap();
+        }
+        let ran = scene.succeed(&format!("copy -r --json {options} {from}@/src/ {to}@/out/"));
+        scene.assert_holds("out", expect);
+        assert!(scene.path("out/empty").is_dir(), "{options}");
+        let end = ran.events().pop().unwrap();
+        assert_eq!(end["record"]["moved"]["excluded"].as_u64(), Some(*excluded), "{options}");
+    });
+    // What is left out so is no stranger to a mirror.
+    let scene = Scene::new();
+    write_sources(&scene);
+    scene.succeed("copy -r @/src/ @/out/");
+    scene.succeed("copy -r --delete --max-size 1001 @/src/ @/out/");
+    assert_same(&scene.path("src"), &scene.path("out"));
+    assert_eq!(scene.run("copy --max-size 10 @/src/a.c @/alone").code, 0);
+    assert!(!scene.path("alone").exists());
+}

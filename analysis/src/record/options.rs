@@ -39,7 +39,14 @@ pub struct Options {
     pub recursive: bool,
     pub links: String,
     pub filters: Vec<String>,
+    pub min_size_bytes: Option<u64>,
+    pub max_size_bytes: Option<u64>,
+    /// Since 1970.
+    pub newer_s: Option<f64>,
     pub skip_unchanged: String,
+    /// `off`, `on` or `excluded`: what `--delete` and `--delete-excluded` say (no word of SQL).
+    pub deletes: String,
+    pub max_delete: Option<u64>,
     pub dry_run: bool,
     pub max_errors: Option<u32>,
     pub fresh: bool,
@@ -60,8 +67,8 @@ impl Options {
             streams, request_bytes, depth_source, depth_sink, window_bytes, congestion, rate,
             pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, fsync,
             overwrite, memory_bytes, preallocate, preserve, archive, recursive, links, filters,
-            skip_unchanged, dry_run, errors_max, fresh, mkpath, stall, path_samples, compress,
-            null_cycle_bytes,
+            min_size, max_size, newer, skip_unchanged, delete, delete_max, dry_run, errors_max,
+            fresh, mkpath, stall, path_samples, compress, null_cycle_bytes,
         } = settings;
         Options {
             streams: *streams,
@@ -89,7 +96,12 @@ impl Options {
             recursive: *recursive,
             links: links.name().into(),
             filters: filters.clone(),
+            min_size_bytes: *min_size,
+            max_size_bytes: *max_size,
+            newer_s: newer.map(|newer| newer.seconds as f64 + f64::from(newer.nanos) / 1e9),
             skip_unchanged: skip_unchanged.name().into(),
+            deletes: delete.name().into(),
+            max_delete: *delete_max,
             dry_run: *dry_run,
             max_errors: *errors_max,
             fresh: *fresh,

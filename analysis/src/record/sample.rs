@@ -273,6 +273,8 @@ pub struct Moved {
     pub failed: u64,
     /// Destination files that were left as they were.
     pub kept: u64,
+    /// Names at the destination that the source does not have, and that were removed.
+    pub deleted: u64,
     /// Names excluded by filters.
     pub excluded: u64,
     /// Bytes and files that an earlier run had copied.

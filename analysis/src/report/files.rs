@@ -83,6 +83,11 @@ pub fn itemized(direction: Direction, path: &[u8], bytes: u64) -> String {
     format!("{sign}f {:>11}  {}", Bytes(bytes).to_string(), String::from_utf8_lossy(path))
 }
 
+/// A name that was removed in one line, as rsync itemizes it.
+pub fn deleted(path: &[u8]) -> String {
+    format!("*deleting      {}", String::from_utf8_lossy(path))
+}
+
 /// A failed object in one line: its name, unless the fault says it, and why.
 pub fn failed(path: &[u8], fault: &Fault) -> String {
     let name = String::from_utf8_lossy(path);

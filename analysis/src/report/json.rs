@@ -97,8 +97,8 @@ pub struct File {
     /// Only where the path is not UTF-8: its bytes in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
-    /// `done`, `failed`, or after a dry run `would_copy`; of `clean` `removed`,
-    /// `would_remove` or `held`.
+    /// `done`, `failed` or `deleted`, or after a dry run `would_copy` or `would_delete`; of `clean`
+    /// `removed`, `would_remove` or `held`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -188,6 +188,11 @@ pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
 /// A file that a dry run would copy.
 pub fn would_copy(path: &[u8], bytes: u64) -> Event {
     Event::File(File { bytes: Some(bytes), ..file(path, "would_copy") })
+}
+
+/// A name that the source does not have, and that was removed.
+pub fn deleted(path: &[u8], dry: Dry) -> Event {
+    Event::File(file(path, if dry == Dry::Yes { "would_delete" } else { "deleted" }))
 }
 
 /// What `clean` did with one file, or would do in a dry run.

@@ -2,7 +2,7 @@
 
 use base::codec::Coding;
 use base::job::{Carrier, FreeSpace, Outcome};
-use base::settings::{Overwrite, Pace, Settings, SkipUnchanged};
+use base::settings::{Delete, Overwrite, Pace, Settings, SkipUnchanged};
 use base::tally::{SideReport, Stage, Tally};
 use base::units::{Bytes, Nanos, Rate};
 
@@ -56,10 +56,11 @@ fn dry_run(outcome: &Outcome, settings: &Settings, room: FreeSpace) -> String {
         failed => format!("; {failed} would NOT be copied"),
     };
     let mut text = format!(
-        "Dry run: would copy {}, {}{}{failed}\n",
+        "Dry run: would copy {}, {}{}{}{failed}\n",
         count(outcome.files, "file"),
         Bytes(outcome.bytes),
         kept(outcome, settings),
+        deleted(outcome),
     );
     let mut facts = history(outcome);
     if let Some(free_bytes) = room.free_bytes {
@@ -98,13 +99,23 @@ fn folders(outcome: &Outcome) -> String {
     }
 }
 
+/// What was removed at the destination, or would be.
+fn deleted(outcome: &Outcome) -> String {
+    match (outcome.deleted, outcome.dry) {
+        (0, _) => String::new(),
+        (names, None) => format!("; {} deleted", count(names, "name")),
+        (names, Some(_)) => format!("; would delete {}", count(names, "name")),
+    }
+}
+
 /// `1.46 GiB in 3.40 s, 1 file: 461 MB/s (3.69 Gbit/s)`.
 fn headline(outcome: &Outcome, settings: &Settings) -> String {
     let failed = match outcome.failed {
         0 => String::new(),
+        failed if settings.delete != Delete::Off => format!("; {failed} NOT copied or deleted"),
         failed => format!("; {failed} NOT copied"),
     };
-    let (kept, folders) = (kept(outcome, settings), folders(outcome));
+    let (kept, folders, deleted) = (kept(outcome, settings), folders(outcome), deleted(outcome));
     let of_all = match outcome.resumed_bytes {
         0 => String::new(),
         _ => format!(" of {}", Bytes(outcome.bytes)),
@@ -118,7 +129,7 @@ fn headline(outcome: &Outcome, settings: &Settings) -> String {
         _ => format!(": {}", outcome.rate()),
     };
     format!(
-        "{}{of_all} in {}{login}, {}{folders}{rate}{kept}{failed}\n",
+        "{}{of_all} in {}{login}, {}{folders}{rate}{kept}{deleted}{failed}\n",
         Bytes(outcome.moved_bytes()),
         outcome.moving(),
         count(outcome.files, "file"),
@@ -504,6 +515,7 @@ pub(super) mod sample {
             directories: 0,
             failed: 0,
             kept: 0,
+            deleted: 0,
             excluded: 0,
             resumed_bytes: 0,
             held_files: 0,

@@ -32,13 +32,15 @@ pub enum Call {
     SyncDirectory,
     Rename,
     Remove,
+    /// Reads the names in a directory.
+    List,
     Lock,
     Write,
     FreeSpace,
 }
 
 impl Call {
-    pub const ALL: [Call; 24] = [
+    pub const ALL: [Call; 25] = [
         Call::Open,
         Call::LookAt,
         Call::Read,
@@ -60,6 +62,7 @@ impl Call {
         Call::SyncDirectory,
         Call::Rename,
         Call::Remove,
+        Call::List,
         Call::Lock,
         Call::Write,
         Call::FreeSpace,
@@ -88,6 +91,7 @@ impl Call {
             Call::SyncDirectory => "sync the directory of",
             Call::Rename => "give its name to",
             Call::Remove => "remove",
+            Call::List => "list",
             Call::Lock => "lock",
             Call::Write => "write",
             Call::FreeSpace => "ask for the free space of",
@@ -97,7 +101,8 @@ impl Call {
     /// True for calls that a source makes too: their failure concerns one file. A failure of any
     /// other call concerns the disk that is written to.
     pub(crate) fn only_reads(self) -> bool {
-        matches!(self, Call::Open | Call::LookAt | Call::Read | Call::ReadLink | Call::FindData)
+        use Call::{FindData, List, LookAt, Open, Read, ReadLink};
+        matches!(self, Open | LookAt | Read | ReadLink | FindData | List)
     }
 
     /// Who must act when this fails. A disk with an I/O error counts as full: the next write fails
@@ -134,7 +139,8 @@ mod tests {
     fn what_a_failure_means() {
         let ends = [libc::ENOSPC, libc::EDQUOT, libc::EROFS, libc::EIO];
         let goes_on = [libc::EACCES, libc::EPERM, libc::ENOENT, libc::EMFILE, libc::EFBIG];
-        let reading = [Call::Open, Call::LookAt, Call::Read, Call::ReadLink, Call::FindData];
+        let reading =
+            [Call::Open, Call::LookAt, Call::Read, Call::ReadLink, Call::FindData, Call::List];
         for call in Call::ALL {
             for errno in ends.iter().chain(&goes_on).copied() {
                 let fault = call.fault(Path::new("/a"), errno);

@@ -1,13 +1,15 @@
 //! A real file system as a volume: every path is resolved beneath its root, by the kernel.
 
 mod calls;
+mod clearing;
 mod filling;
 mod metadata;
+mod opening;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,8 +27,8 @@ use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
 use super::untold;
 use super::volume::{
-    Access, Cache, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment,
-    Status, Volume, changed, show,
+    Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
+    StatusKind, Volume, changed, show,
 };
 use base::fault::{Class, Fault};
 
@@ -40,6 +42,8 @@ pub struct Disk {
     path: PathBuf,
     waits: bool,
     directories: Mutex<HashMap<Vec<u8>, Arc<Folder>>>,
+    /// The folder in which names were removed last, which was reached through no link.
+    cleared: Mutex<Option<(Vec<u8>, Arc<Folder>)>>,
     refusals: Mutex<Refusals>,
 }
 
@@ -64,6 +68,7 @@ impl Disk {
             path: path.to_path_buf(),
             waits,
             directories: Mutex::default(),
+            cleared: Mutex::default(),
             refusals: Mutex::default(),
         })
     }
@@ -97,48 +102,6 @@ impl Disk {
         }
         directories.insert(directory.to_vec(), folder.clone());
         Ok((folder, name))
-    }
-
-    /// Does something with a name and restores the times of its directory: files that only we use
-    /// leave no trace.
-    fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
-        let parent = self.parent(path).map(|(parent, _)| parent);
-        let before = parent.as_ref().ok().and_then(|parent| rustix::fs::fstat(parent).ok());
-        let done = work();
-        if let (Ok(parent), Some(before)) = (&parent, before) {
-            // Another user's directory keeps the time of the change.
-            let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
-        }
-        done
-    }
-
-    fn open_in_parent(&self, path: &[u8], flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
-        let (parent, name) = self.parent(path)?;
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
-    }
-
-    /// Opens with direct I/O where the file system supports it, else through the page cache.
-    fn open_cached(&self, path: &[u8], flags: OFlags, cache: Cache) -> Result<OwnedFd, Errno> {
-        if cache == Cache::Around {
-            match self.open_in_parent(path, flags | OFlags::DIRECT, 0o600) {
-                Err(Errno::INVAL) => {}
-                opened => return opened,
-            }
-            // The refused open may have created the file already.
-            if flags.contains(OFlags::CREATE) {
-                let flags = flags.difference(OFlags::EXCL);
-                return self.open_in_parent(path, flags, 0o600);
-            }
-        }
-        self.open_in_parent(path, flags, 0o600)
-    }
-
-    fn is_there_and_not_ours(&self, path: &[u8]) -> bool {
-        let found = self.parent(path).and_then(|(parent, name)| {
-            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
-        });
-        found.is_ok_and(|stat| !is_ours_alone(&stat))
     }
 }
 
@@ -252,6 +215,12 @@ impl Volume for Disk {
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.open_in_parent(path, flags, 0)
+            .and_then(|fd| chmod_path(fd.as_fd(), mode))
+            .map_err(|errno| self.fault(Call::SetMode, path, errno))
+    }
+
+    fn set_file_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+        self.open_in_parent(path, OFlags::PATH, 0)
             .and_then(|fd| chmod_path(fd.as_fd(), mode))
             .map_err(|errno| self.fault(Call::SetMode, path, errno))
     }
@@ -376,7 +345,9 @@ impl Volume for Disk {
         let renamed = match replace {
             // It was checked when it was offered, which may be long ago.
             Replace::Allowed if is_special(&to_parent, to_name) => return Err(special(self, to)),
-            Replace::Allowed => rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name),
+            Replace::Allowed | Replace::AnyKind => {
+                rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name)
+            }
             Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
         };
         renamed.map_err(fault)
@@ -390,6 +361,19 @@ impl Volume for Disk {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.fault(Call::Remove, path, errno)),
         }
+    }
+
+    fn names_in(
+        &self,
+        directory: &[u8],
+        take: &mut dyn FnMut(&[u8], StatusKind),
+    ) -> Result<(), Fault> {
+        let listed = self.list_names(directory, take);
+        listed.map_err(|errno| self.fault(Call::List, directory, errno))
+    }
+
+    fn clear(&self, path: &[u8], kind: StatusKind) -> Result<(), Fault> {
+        self.clear_name(path, kind).map_err(|errno| self.fault(Call::Remove, path, errno))
     }
 
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {

@@ -150,6 +150,8 @@ pub enum Cache {
 pub enum Replace {
     Never,
     Allowed,
+    /// What has the name is of another kind, and is removed first.
+    AnyKind,
 }
 
 /// A tree of files below one root. Every path is relative to it and cannot leave it.
@@ -172,6 +174,8 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
     /// Changes the mode of a directory, also of one that its owner may not read.
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
+    /// Changes the mode of a file that has this name; a link is not followed.
+    fn set_file_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
     fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault>;
     /// Gives a file another name, which must be free.
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault>;
@@ -197,6 +201,16 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn sync_directory(&self, path: &[u8]) -> Result<(), Fault>;
     fn rename(&self, from: &[u8], to: &[u8], replace: Replace) -> Result<(), Fault>;
     fn remove(&self, path: &[u8]) -> Result<(), Fault>;
+    /// The names in a directory, the root where the path is empty; none if it does not exist.
+    /// Unlike the other calls, this and `clear` follow no link on the way.
+    fn names_in(
+        &self,
+        directory: &[u8],
+        take: &mut dyn FnMut(&[u8], StatusKind),
+    ) -> Result<(), Fault>;
+    /// Removes what has this name: of a link the link, of a directory an empty one. The times of
+    /// the directory that it is in stay as they were.
+    fn clear(&self, path: &[u8], kind: StatusKind) -> Result<(), Fault>;
     /// Opens a file to read and append, creates it where it does not exist, and locks others out
     /// until the handle is dropped.
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault>;

@@ -16,6 +16,7 @@ use crate::pump::lane::assembly::{Assembly, Ends, Stream};
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::Finisher;
+use crate::pump::sink::mirror::Mirror;
 use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::transfer::{
@@ -160,11 +161,17 @@ impl Host {
         let assembly = Assembly::new(ends, usize::from(settings.streams) + carried)?;
         let usage = system::usage_anew();
         let (place, walking) = source.unzip();
+        let mirror = match &sink {
+            Some(target) => Mirror::of(target, &settings, &resume_state.tag)?,
+            None => None,
+        };
+        let obstacles = mirror.as_ref().and_then(Mirror::obstacles).cloned();
         let begin = Begin {
             tag: resume_state.tag,
             prior_runs: resume_state.prior_runs,
             alone: place.is_none(),
             expected: part.expected,
+            mirror,
         };
         let (peer, peer_setup) = peer.map(connection).unzip();
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
@@ -174,7 +181,8 @@ impl Host {
                 .map(|compare| threads::compare(compare, events_in.clone())),
             finisher: sink.as_ref().map(|target| {
                 let volume = target.volume().cloned();
-                let finisher = Finisher::new(volume, settings.fsync, resume_state.journal);
+                let finisher = Finisher::new(volume, settings.fsync, resume_state.journal)
+                    .clearing(obstacles.clone());
                 threads::finish(finisher, events_in.clone())
             }),
             report: first_report(&assembly, part.about),

@@ -18,6 +18,8 @@ mod free_space;
 mod held;
 pub mod journal;
 mod metadata;
+pub mod mirror;
+mod mirroring;
 pub mod objects;
 pub mod places;
 pub mod resume;
@@ -32,6 +34,7 @@ use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
 use crate::pump::sink::journal::{Partial, PriorRuns};
+use crate::pump::sink::mirror::Mirror;
 use crate::pump::sink::objects::{Objects, Wanted};
 use crate::pump::sink::places::is_place;
 use crate::pump::sink::resume::temporary;
@@ -86,6 +89,12 @@ pub struct SinkSide {
     offers: Offers,
     /// Objects that were found here byte for byte, and are not judged yet.
     same: BTreeSet<u64>,
+    /// Where what the source does not have is removed.
+    mirror: Option<Mirror>,
+    /// Open objects whose names something of another kind has.
+    blocked: BTreeSet<u64>,
+    /// A folder of which a dry run knows that nothing is in it: something else has its name.
+    dry_folder: Option<Vec<u8>>,
     /// Warnings for the user.
     warnings: Vec<String>,
 }
@@ -99,6 +108,7 @@ pub struct Begin {
     /// The source is on another host.
     pub alone: bool,
     pub expected: Expected,
+    pub mirror: Option<Mirror>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +137,7 @@ impl SinkSide {
         watch: Arc<Watch>,
         begin: Begin,
     ) -> SinkSide {
-        let Begin { tag, prior_runs, alone, expected } = begin;
+        let Begin { tag, prior_runs, alone, expected, mirror } = begin;
         let layout = Layout::new(settings.request_bytes);
         let folders = Folders::new(&target, prior_runs.as_ref());
         SinkSide {
@@ -154,6 +164,9 @@ impl SinkSide {
             space_needed: SpaceNeeded::default(),
             offers: Offers::Going,
             same: BTreeSet::new(),
+            mirror,
+            blocked: BTreeSet::new(),
+            dry_folder: None,
             warnings: Vec::new(),
         }
     }
@@ -167,6 +180,7 @@ impl SinkSide {
         self.check_credit(&entries)?;
         self.rename_single(&mut entries)?;
         self.offered_objects += entries.len() as u64;
+        self.mirror.iter_mut().for_each(|mirror| mirror.note(&entries));
         let chunk = self.layout.place(entries)?;
         let mut wanted = vec![false; chunk.entries.len()];
         let mut done = Vec::new();
@@ -192,12 +206,14 @@ impl SinkSide {
                 }
                 Ok(Verdict::Kept) => refused.push(Message::Kept { object: number }),
                 Ok(Verdict::Refused(fault)) => {
+                    self.note_lacking();
                     // What has arrived of it is kept for a run that may replace the existing file.
                     self.lacking += u64::from(self.is_begun(&entry.path));
                     refused.push(Message::Failed { object: number, fault })
                 }
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => {
+                    self.note_lacking();
                     self.lacking += 1;
                     refused.push(Message::Failed { object: number, fault });
                 }
@@ -248,6 +264,7 @@ impl SinkSide {
         for object in finished {
             self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
             self.stretches.remove(&object.number);
+            self.blocked.remove(&object.number);
             let end = if object.outcome.is_ok() { Ended::Well } else { Ended::Failed };
             for ready in self.afterwards.settle(object.number, end) {
                 self.hand_over(ready);
@@ -258,6 +275,7 @@ impl SinkSide {
             match &object.outcome {
                 Ok(sum) => well.push((object.number, *sum)),
                 Err(fault) => {
+                    self.note_lacking();
                     self.lacking += 1;
                     let fault = fault.clone();
                     messages.push(Message::Failed { object: object.number, fault });
@@ -272,6 +290,11 @@ impl SinkSide {
     }
 
     pub fn is_over(&self) -> bool {
+        self.is_settled() && self.mirror.as_ref().is_none_or(Mirror::is_over)
+    }
+
+    /// Every object is in its place, or has failed.
+    fn is_settled(&self) -> bool {
         self.offers == Offers::Over && self.open.is_empty()
     }
 
@@ -339,6 +362,7 @@ impl SinkSide {
 
     /// Records a path that the source could not offer: another run may.
     pub fn note_unoffered(&mut self) {
+        self.note_lacking();
         self.lacking += 1;
     }
 
@@ -487,7 +511,7 @@ impl SinkSide {
             size: entry.size,
             file,
             meta: self.metadata(entry),
-            replace: self.replace(),
+            replace: self.replace(number),
             mtime: mtime_of(entry),
             begun,
             twin,
@@ -520,8 +544,9 @@ impl SinkSide {
         Access::Create { cache, reserve: reserve.then_some(entry.size) }
     }
 
-    fn replace(&self) -> Replace {
+    fn replace(&self, number: u64) -> Replace {
         match self.settings.overwrite {
+            _ if self.blocked.contains(&number) => Replace::AnyKind,
             Overwrite::Never => Replace::Never,
             Overwrite::Older | Overwrite::Always => Replace::Allowed,
         }

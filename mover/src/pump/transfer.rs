@@ -19,6 +19,7 @@ use self::stream_states::StreamStates;
 use crate::pump::lane::Over;
 use crate::pump::lane::assembly::Stream;
 use crate::pump::sink::finisher::Finished;
+use crate::pump::sink::mirror::Step;
 use crate::pump::sink::objects::Complete;
 use crate::pump::sink::{self, SinkSide, Target};
 use crate::pump::source::walk::{Found, WalkEvent};
@@ -40,6 +41,7 @@ mod ending;
 mod finishing;
 mod hearing;
 mod ledgers;
+mod mirroring;
 mod offering;
 mod pulse;
 mod stream_states;
@@ -79,6 +81,8 @@ pub enum Event {
     Finished(Vec<Finished>),
     /// The journal has been updated.
     Advanced(Result<(), Fault>),
+    /// Some of what the source does not have has been removed.
+    Removed(Step),
     /// The walk has found something; it continues when it is told to.
     Found(WalkEvent),
     /// The walk is over.
@@ -185,6 +189,8 @@ pub struct Done {
     pub failed: u64,
     /// Destination files that were as new as their source, and stay.
     pub kept: u64,
+    /// Names that the source does not have, and that were removed.
+    pub deleted: u64,
     /// Streams that replaced others.
     pub replaced: u32,
     pub worst: Option<Class>,
@@ -394,6 +400,7 @@ impl Core {
                 self.news.under_way = false;
                 told
             }
+            Event::Removed(step) => self.removed(step),
             Event::Compared(message, same) => self.compared(message, same),
             Event::Joined(stream) => {
                 self.join(stream);
@@ -454,6 +461,7 @@ impl Core {
         for text in self.sink.as_mut().map(SinkSide::take_warnings).unwrap_or_default() {
             self.warn(text);
         }
+        self.mirror();
         self.check_all_came()?;
         self.check_errors()?;
         self.keep_alive()?;

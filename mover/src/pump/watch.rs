@@ -61,6 +61,7 @@ fn words_bytes(notice: &Notice) -> u64 {
     let words = match notice {
         Notice::Warning(text) => text.len(),
         Notice::FileFailed { path, fault } => path.len() + fault.text.len(),
+        Notice::Deleted { path } | Notice::WouldDelete { path } => path.len(),
         Notice::Again(_) | Notice::FileDone { .. } | Notice::WouldCopy { .. } => return 0,
     };
     (words + size_of::<Notice>()) as u64
@@ -83,7 +84,7 @@ struct Notices {
 impl Notices {
     /// It is no error if nothing receives them.
     fn send(&mut self, notice: Notice) {
-        let is_file = matches!(notice, Notice::FileDone { .. });
+        let is_file = matches!(notice, Notice::FileDone { .. } | Notice::Deleted { .. });
         self.gathered.push(notice);
         if !is_file || self.gathered.len() >= self.gathered_max {
             self.flush();

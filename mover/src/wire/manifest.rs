@@ -54,12 +54,15 @@ pub struct Entry {
     pub attributes: Option<Arc<Attributes>>,
     /// BLAKE3 of the file, where unchanged ones are found by it.
     pub sum: Option<Sum>,
+    /// Of a folder and its end: it was named as a source, and all that is in it is offered.
+    pub is_root: bool,
 }
 
 /// Flags for the optional parts of an encoded entry.
 const SPARSE: u8 = 1;
 const ATTRIBUTES: u8 = 2;
 const SUM: u8 = 4;
+const ROOT: u8 = 8;
 
 /// The addresses that a pipe takes, as its length is not known yet.
 pub const ENDLESS_BYTES: u64 = 1 << 62;
@@ -78,7 +81,8 @@ impl Entry {
         out.u8(self.kind as u8);
         out.u8(flag(self.sparse, SPARSE)
             | flag(self.attributes.is_some(), ATTRIBUTES)
-            | flag(self.sum.is_some(), SUM));
+            | flag(self.sum.is_some(), SUM)
+            | flag(self.is_root, ROOT));
         out.u64(self.size);
         out.i64(self.mtime_seconds);
         out.u32(self.mtime_nanos);
@@ -111,12 +115,13 @@ impl Entry {
             other => return Err(Fault::peer(format!("an object of unknown kind {other}"))),
         };
         let flags = from.u8()?;
-        if flags & !(SPARSE | ATTRIBUTES | SUM) != 0 {
+        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT) != 0 {
             return Err(Fault::peer("an object with flags that nobody knows"));
         }
         let mut entry = Entry {
             kind,
             sparse: flags & SPARSE != 0,
+            is_root: flags & ROOT != 0,
             size: from.u64()?,
             mtime_seconds: from.i64()?,
             mtime_nanos: from.u32()?,
@@ -153,6 +158,9 @@ impl Entry {
         let fits = self.allocated_bytes <= self.size;
         if !sized || !fits || self.mtime_nanos >= 1_000_000_000 || self.mode > 0o7777 {
             return Err(Fault::peer("the peer offered an object whose numbers cannot be"));
+        }
+        if self.is_root && !matches!(self.kind, EntryKind::Directory | EntryKind::Leave) {
+            return Err(Fault::peer("the peer offered a root that is no folder"));
         }
         if self.link_target.is_empty() == linked {
             return Err(Fault::peer("the peer offered a link without a target, or the reverse"));

@@ -14,6 +14,7 @@ use base::settings::{Cut, Settings};
 use base::tally::SideReport;
 
 mod fields;
+mod settings;
 
 /// Sent before the far side's first message, so that the output of a shell can be skipped.
 pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
@@ -33,7 +34,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// digest of an earlier one.
 /// 9: frames are sealed one by one, and digests may travel with the bytes.
 /// 10: offers before the answers to Open, and the control connection may carry the first bytes.
-/// 11: a sink may make the folders above its target; a far source expands `~USER` and wildcards.
+/// 11: a sink may make the folders above its target, and may remove what its source does not have; a
+/// far source expands `~USER` and wildcards.
 pub const VERSION_MIN: u16 = 11;
 pub const VERSION_MAX: u16 = 11;
 
@@ -223,6 +225,19 @@ pub enum Message {
     PipeEnd {
         bytes: u64,
     },
+    /// Source: it has these names too, and does not offer them: they stay.
+    Present {
+        paths: Vec<Vec<u8>>,
+    },
+    /// Sink: it has removed these names, which the source does not have, or would in a dry run.
+    Deleted {
+        paths: Vec<Vec<u8>>,
+    },
+    /// Sink: this name is not removed; where the path is empty, nothing more is.
+    NotDeleted {
+        path: Vec<u8>,
+        fault: Fault,
+    },
     /// Sink that drives: an endless source must end now.
     Enough,
     /// Sink: the time that its passage took since it last reported it.
@@ -299,6 +314,9 @@ impl Message {
             Message::DecompressionTime(_) => 25,
             Message::HeldRanges { .. } => 26,
             Message::Cut(_) => 27,
+            Message::Present { .. } => 28,
+            Message::Deleted { .. } => 29,
+            Message::NotDeleted { .. } => 30,
         }
     }
 
@@ -348,16 +366,18 @@ impl Message {
             }
             Message::Lost { stream } | Message::Doubt { stream } => out.u32(*stream),
             Message::Names { paths, last } => {
-                out.u16(paths.len() as u16);
-                paths.iter().for_each(|path| out.bytes(path));
+                fields::put_paths(out, paths);
                 out.flag(*last);
+            }
+            Message::Present { paths } | Message::Deleted { paths } => {
+                fields::put_paths(out, paths);
             }
             Message::Samples { stream, samples } => fields::put_samples(out, *stream, samples),
             Message::Failed { object, fault } => {
                 out.u64(*object);
                 fields::put_fault(out, fault);
             }
-            Message::Unoffered { path, fault } => {
+            Message::Unoffered { path, fault } | Message::NotDeleted { path, fault } => {
                 out.bytes(&path[..path.len().min(PATH_BYTES_MAX)]);
                 fields::put_fault(out, fault);
             }
@@ -408,11 +428,7 @@ impl Message {
             19 => Message::Held { objects: fields::get_finished(from)? },
             20 => Message::Lost { stream: from.u32()? },
             21 => Message::Doubt { stream: from.u32()? },
-            22 => {
-                let name = |from: &mut Reader<'_>| Ok(from.bytes(PATH_BYTES_MAX)?.to_vec());
-                let paths = fields::get_list(from, OFFER_ENTRIES_MAX, name)?;
-                Message::Names { paths, last: from.flag()? }
-            }
+            22 => Message::Names { paths: fields::get_paths(from)?, last: from.flag()? },
             23 => {
                 let (stream, samples) = fields::get_samples(from)?;
                 Message::Samples { stream, samples }
@@ -421,6 +437,12 @@ impl Message {
             25 => Message::DecompressionTime(fields::get_decompression_time(from)?),
             26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
             27 => Message::Cut(fields::get_cut(from)?),
+            28 => Message::Present { paths: fields::get_paths(from)? },
+            29 => Message::Deleted { paths: fields::get_paths(from)? },
+            30 => Message::NotDeleted {
+                path: from.bytes(PATH_BYTES_MAX)?.to_vec(),
+                fault: fields::get_fault(from)?,
+            },
             other => {
                 return Err(Fault::peer(format!(
                     "the peer sent a message of unknown type {other}"

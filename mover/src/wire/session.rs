@@ -204,6 +204,8 @@ impl Session {
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
+            (Some(Role::Sink), Message::Deleted { .. } | Message::NotDeleted { .. }) => {}
+            (Some(Role::Source), Message::Present { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
             (Some(Role::Source), Message::Doubt { .. }) => {}
             (_, Message::Carried(_) | Message::Lost { .. } | Message::Samples { .. }) => {}
@@ -211,7 +213,8 @@ impl Session {
             | (_, Message::Finished { .. } | Message::Failed { .. } | Message::Ack { .. })
             | (_, Message::Unoffered { .. } | Message::PipeEnd { .. } | Message::Kept { .. })
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
-            | (_, Message::HeldRanges { .. } | Message::Cut(_))
+            | (_, Message::HeldRanges { .. } | Message::Cut(_) | Message::Present { .. })
+            | (_, Message::Deleted { .. } | Message::NotDeleted { .. })
             | (_, Message::Enough | Message::DecompressionTime(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }

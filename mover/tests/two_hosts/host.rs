@@ -19,6 +19,7 @@ use mover::pump::lane::{Lane, Patience, StreamHandle, Turn};
 use mover::pump::sink::compare::Compare;
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
+use mover::pump::sink::mirror::Mirror;
 use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, Target};
 use mover::pump::source::walk::{Found, WalkEvent};
@@ -120,11 +121,14 @@ impl Host {
         let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
         let cancellation = ledgers.cancellation.clone();
         host.compare = is_compared.then(|| Compare { volume, rename: None, cancellation });
+        let mirror = sink.as_ref().map(|sink| Mirror::of(sink, &settings, &resume_state.tag));
+        let mirror = mirror.and_then(|mirror| mirror.expect("the filters are good"));
         let begin = Begin {
             tag: resume_state.tag,
             prior_runs: resume_state.prior_runs,
             alone: !part.has_source,
             expected: Expected::Anything,
+            mirror,
         };
         let setup = Setup {
             settings,

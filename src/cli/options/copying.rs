@@ -1,11 +1,13 @@
 //! The options that say what is copied.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, COPY, CliOption, Group};
 use crate::cli::command_id::CommandId;
-use base::settings::{Links, Overwrite};
+use analysis::report::utc;
+use base::settings::{Links, Moment, Overwrite};
 
 const DEMO: &[CommandId] = &[CommandId::Demo];
 const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep];
@@ -23,8 +25,14 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &INCLUDE,
     &FILES_FROM,
     &NULL,
+    &MIN_SIZE,
+    &MAX_SIZE,
+    &NEWER,
     &SKIP_UNCHANGED,
     &CHECKSUM,
+    &DELETE,
+    &DELETE_EXCLUDED,
+    &MAX_DELETE,
     &DRY_RUN,
     &MAX_ERRORS,
     &FRESH,
@@ -151,6 +159,82 @@ pub(crate) static NULL: CliOption<bool> = CliOption {
     commands: COPY,
 };
 
+pub(crate) static MIN_SIZE: CliOption<u64> = CliOption {
+    name: "min-size",
+    letter: None,
+    value: "SIZE",
+    kind: Kind::Number(Limits::bytes(0, SIZE_MAX), |n| n),
+    default: "",
+    help: "Do not copy files smaller than this",
+    more: "--delete does not remove such files at the destination.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static MAX_SIZE: CliOption<u64> = CliOption {
+    name: "max-size",
+    letter: None,
+    value: "SIZE",
+    kind: Kind::Number(Limits::bytes(0, SIZE_MAX), |n| n),
+    default: "",
+    help: "Do not copy files larger than this",
+    more: "--delete does not remove such files at the destination.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static NEWER: CliOption<Newer> = CliOption {
+    name: "newer",
+    letter: None,
+    value: "TIME|FILE",
+    kind: Kind::Parsed(NEWER_PHRASE, Newer::parse),
+    default: "",
+    help: "Copy only files that were modified after this time, or after this file was",
+    more: "TIME is 2026-11-20, 2026-11-20T12:15 or 2026-11-20T12:15:03, in UTC, or @SECONDS \
+           since 1970; anything else is a FILE of this host. Folders are copied in any case. For \
+           files that are newer than what is at the destination, see --overwrite older.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+/// The value of `--newer`, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Newer {
+    Than(Moment),
+    File(PathBuf),
+}
+
+const NEWER_PHRASE: &str = "a time in UTC such as 2026-11-20, 2026-11-20T12:15 or @1763640903, \
+                            or the name of a file of this host";
+
+impl Newer {
+    fn parse(text: &str) -> Result<Newer, String> {
+        let seconds = match text.strip_prefix('@') {
+            Some(number) => {
+                Some(number.parse::<i64>().map_err(|_| format!("write {NEWER_PHRASE}"))?)
+            }
+            None => utc::unix_s(text).and_then(|seconds| i64::try_from(seconds).ok()),
+        };
+        match seconds {
+            _ if text.is_empty() => Err(format!("write {NEWER_PHRASE}")),
+            Some(seconds) => Ok(Newer::Than(Moment { seconds, nanos: 0 })),
+            None => Ok(Newer::File(text.into())),
+        }
+    }
+
+    /// The time that it means.
+    pub(crate) fn moment(&self) -> Result<Moment, String> {
+        let path = match self {
+            Newer::Than(moment) => return Ok(*moment),
+            Newer::File(path) => path,
+        };
+        let meta = std::fs::metadata(path).map_err(|why| {
+            format!("--newer '{}' is no file ({why}): write {NEWER_PHRASE}", path.display())
+        })?;
+        Ok(Moment { seconds: meta.mtime(), nanos: u32::try_from(meta.mtime_nsec()).unwrap_or(0) })
+    }
+}
+
 pub(crate) static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     name: "skip-unchanged",
     letter: None,
@@ -172,6 +256,46 @@ pub(crate) static CHECKSUM: CliOption<bool> = CliOption {
     help: "Skip files whose destination has the same size and contents",
     more: "Each source file is read one more time, and so is each destination file of the same \
            size.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static DELETE: CliOption<bool> = CliOption {
+    name: "delete",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Make a mirror: delete what is in a copied folder at DST and not in its SRC",
+    more: "After everything has arrived; nothing if anything of SRC could not be read or \
+           copied. What --exclude matches is kept. Files that differ are replaced and files \
+           of the same size and time are skipped, unless --overwrite or --checksum says \
+           otherwise; what is a folder on one side only is replaced too. Needs -r.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static DELETE_EXCLUDED: CliOption<bool> = CliOption {
+    name: "delete-excluded",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "The same, and delete what --exclude matches too",
+    more: "",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static MAX_DELETE: CliOption<u64> = CliOption {
+    name: "max-delete",
+    letter: None,
+    value: "N",
+    kind: Kind::Number(Limits::count(0, u64::MAX), |n| n),
+    default: "",
+    help: "Delete nothing if there are more than N names to delete",
+    more: "All are counted first, files and folders alike; the exit code is then 3, and the copy \
+           is complete. Without it any number is deleted.",
     group: Group::Copying,
     commands: COPY,
 };

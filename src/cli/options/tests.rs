@@ -127,11 +127,15 @@ fn axes_take_the_values_of_their_options() {
 fn json_has_the_names_of_the_options() {
     let value = serde_json::to_value(Options::of(&Settings::default())).unwrap();
     let named: Vec<String> = of(CommandId::Copy)
-        .map(|option| option.description().name.trim_end_matches("-size").replace('-', "_"))
+        .flat_map(|option| {
+            let name = option.description().name;
+            [name, name.trim_end_matches("-size")].map(|name| name.replace('-', "_"))
+        })
         .collect();
     let others = [
         // What two options say together.
         "filters",
+        "deletes",
         // No option: only xtask sets it.
         "null_cycle_bytes",
     ];
@@ -226,6 +230,8 @@ fn wrong_values_are_told_what_to_type() {
         ),
         ("dscp", "af44", "--dscp 'af44': write a name (cs0 to cs7, af11 to af43, ef, va, le)"),
         ("lockstep", "32M", "--lockstep '32M': write SIZE:TIME, for instance 32M:250ms"),
+        ("newer", "", "--newer '': write a time in UTC such as 2026-11-20"),
+        ("newer", "@x", "--newer '@x': write a time in UTC such as 2026-11-20"),
         ("max-errors", "-1", "--max-errors '-1': write a number from 0 to 4294967295"),
     ];
     for (name, typed, expect) in cases {

@@ -6,6 +6,7 @@ pub(crate) mod far;
 pub(crate) mod liar;
 pub(crate) mod old_kernel;
 pub(crate) mod packets;
+pub(crate) mod pairs;
 pub(crate) mod processes;
 pub(crate) mod relay;
 pub(crate) mod run;

@@ -131,6 +131,22 @@ impl Running {
         panic!("{}: no event {name}\n{ran}", self.words);
     }
 
+    /// Waits for its next line; false at the end of its output.
+    pub(crate) fn wait_for_any(&mut self) -> bool {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                self.stdout.extend(line);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().ok();
+    }
+
     /// Reads its lines up to one with this mark, and returns what follows the mark.
     pub(crate) fn wait_for_line(&mut self, mark: &str) -> String {
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {

@@ -334,6 +334,10 @@ impl Volume for SimVolume {
         Ok(())
     }
 
+    fn set_file_mode(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
+        self.ask(Call::SetMode, path)
+    }
+
     fn make_directory(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
         self.ask(Call::MakeDirectory, path)?;
         self.lock().now.insert(path.to_vec(), Node::Directory);
@@ -454,6 +458,32 @@ impl Volume for SimVolume {
         self.ask(Call::Remove, path)?;
         self.lock().now.remove(path);
         Ok(())
+    }
+
+    fn names_in(
+        &self,
+        directory: &[u8],
+        take: &mut dyn FnMut(&[u8], StatusKind),
+    ) -> Result<(), Fault> {
+        self.ask(Call::List, directory)?;
+        let front = if directory.is_empty() { Vec::new() } else { [directory, b"/"].concat() };
+        let mut found: BTreeMap<Vec<u8>, StatusKind> = BTreeMap::new();
+        for (path, node) in &self.lock().now {
+            let Some(rest) = path.strip_prefix(&front[..]) else { continue };
+            let kind = match node {
+                _ if rest.contains(&b'/') => StatusKind::Directory,
+                Node::File(_) => StatusKind::File,
+                Node::Directory => StatusKind::Directory,
+                Node::Link(_) => StatusKind::Link,
+            };
+            found.insert(rest.split(|byte| *byte == b'/').next().unwrap_or(rest).to_vec(), kind);
+        }
+        found.into_iter().for_each(|(name, kind)| take(&name, kind));
+        Ok(())
+    }
+
+    fn clear(&self, path: &[u8], _kind: StatusKind) -> Result<(), Fault> {
+        self.remove(path)
     }
 
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {

@@ -310,6 +310,12 @@ pub fn is_ours(path: &[u8]) -> bool {
     kind_of(name).is_some()
 }
 
+/// True for a path whose last name is that of a part with this tag.
+pub(crate) fn is_part_of(path: &[u8], tag: &str) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    kind_of(name) == Some(Kind::Part(tag.as_bytes().to_vec()))
+}
+
 fn kind_of(name: &[u8]) -> Option<Kind> {
     let hex = |text: &[u8]| text.iter().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let rest = name.strip_prefix(b".datapump-")?;

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::pump::source::limits::Limits;
 use crate::pump::source::names::{Names, hash_of};
 use crate::pump::source::pattern::{Pattern, is_pattern};
 use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::{Select, Shape};
-use crate::pump::source::walk::{made_object, means_contents};
+use crate::pump::source::walk::{made_object, means_contents, moment_of};
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Origin;
 use base::fault::Fault;
@@ -46,6 +47,7 @@ pub struct Asked {
     recursive: bool,
     links: Links,
     select: Select,
+    limits: Limits,
 }
 
 /// The names of `--files-from`, and the folders on the way to them.
@@ -70,6 +72,7 @@ impl Expected {
             recursive: job.settings.recursive,
             links: job.settings.links,
             select: Select::new(&job.settings.filters)?,
+            limits: Limits::of(&job.settings),
         };
         let is_listed = asked.listed.is_some();
         for place in job.sources.iter().filter(|_| !is_listed) {
@@ -135,16 +138,30 @@ impl Asked {
 
     fn allows(&self, entry: &Entry) -> bool {
         match entry.kind {
+            // What is in it and was not offered may be deleted.
+            _ if entry.is_root && !self.is_root(&entry.path) => false,
             EntryKind::Stretch | EntryKind::Pipe => self.made.as_ref().is_some_and(|made| {
                 (made.kind, made.size, &made.path) == (entry.kind, entry.size, &entry.path)
             }),
             EntryKind::Link if !self.allows_link(entry) => false,
+            EntryKind::Link if self.limits.leave_out_link(moment_of(entry)) => false,
+            EntryKind::File if self.limits.leave_out_file(entry.size, moment_of(entry)) => false,
             EntryKind::HardLink => {
                 self.allows_name(&entry.path, entry.kind)
                     && self.allows_name(&entry.link_target, EntryKind::File)
             }
             kind => self.allows_name(&entry.path, kind),
         }
+    }
+
+    /// Whether a folder is one that was typed as a source.
+    fn is_root(&self, path: &[u8]) -> bool {
+        let is_typed = || {
+            let matches = |pattern: &Pattern| pattern.matches(path);
+            self.named.contains(path) || self.patterns.iter().any(matches)
+        };
+        self.listed.is_none()
+            && (self.contents && path.is_empty() || !path.contains(&b'/') && is_typed())
     }
 
     fn allows_link(&self, entry: &Entry) -> bool {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Segment, Status, Volume};
+use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
 use crate::pump::sink::journal::{Journal, key_of};
+use crate::pump::sink::mirror::{Obstacles, Pass, Step};
 use crate::pump::sink::objects::{Advance, Complete, Wanted};
 use crate::pump::sink::places::{self, Synced, is_place};
 use crate::wire::manifest::EntryKind;
@@ -44,6 +45,8 @@ pub struct Finisher {
     /// The result of syncing the destination's own name: this transfer, or one before it, may have
     /// created that.
     own_name: Option<Result<(), Fault>>,
+    /// Removes what has the name of an object and is of another kind, where that is asked.
+    obstacles: Option<Arc<Obstacles>>,
 }
 
 impl Finisher {
@@ -53,7 +56,11 @@ impl Finisher {
         journal: Option<Journal>,
     ) -> Finisher {
         let (begun, doubted) = (BTreeMap::new(), BTreeSet::new());
-        Finisher { volume, fsync, journal, begun, doubted, own_name: None }
+        Finisher { volume, fsync, journal, begun, doubted, own_name: None, obstacles: None }
+    }
+
+    pub(crate) fn clearing(self, obstacles: Option<Arc<Obstacles>>) -> Finisher {
+        Finisher { obstacles, ..self }
     }
 
     /// Finishes these objects together. A failed one loses its temporary file and keeps its fault.
@@ -74,11 +81,12 @@ impl Finisher {
             }
             for object in &mut objects {
                 apply(object, |wanted| {
+                    make_way(self.obstacles.as_deref(), wanted)?;
                     volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
                 });
             }
             let mut synced = Synced::default();
-            places::make_names(&*volume, &mut places);
+            places::make_names(&*volume, self.obstacles.as_deref(), &mut places);
             places::leave(&*volume, &mut places, self.fsync, &mut synced);
             if self.fsync == Fsync::File {
                 // A name is durable when its folder is; a folder that was left has been synced.
@@ -230,6 +238,11 @@ impl Finisher {
         Ok(files)
     }
 
+    /// Removes some of what the source does not have.
+    pub(crate) fn remove(&self, pass: Box<Pass>) -> Step {
+        pass.step()
+    }
+
     /// The transfer ends early: keeps what can be resumed, quickly, and removes the rest. `left`
     /// are files that no earlier run began, of which nothing may have been written.
     pub fn stop(&mut self, advances: &[Advance], left: &[(u64, Vec<u8>)]) {
@@ -275,6 +288,14 @@ impl From<Complete> for Finished {
             bytes: object.wanted.size,
             outcome: object.outcome,
         }
+    }
+}
+
+/// Removes what has the name of a complete object, where that is of another kind.
+pub(crate) fn make_way(obstacles: Option<&Obstacles>, wanted: &Wanted) -> Result<(), Fault> {
+    match (obstacles, wanted.replace) {
+        (Some(obstacles), Replace::AnyKind) => obstacles.remove(&wanted.path),
+        _ => Ok(()),
     }
 }
 

@@ -71,8 +71,10 @@ impl SinkSide {
                     self.folders.loosened.insert(path.clone(), mode);
                 }
             }
-            Some(_) => return Ok(Verdict::Refused(no_directory(volume, entry))),
-            None => {
+            Some(Status { kind, .. }) if !self.clear_for_folder(volume, path, kind)? => {
+                return Ok(Verdict::Refused(no_directory(volume, entry)));
+            }
+            Some(_) | None => {
                 if !self.settings.preserve {
                     self.prior_runs
                         .iter_mut()

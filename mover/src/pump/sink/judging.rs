@@ -66,7 +66,9 @@ impl SinkSide {
             volume.remove(&temporary)?;
             let made = volume
                 .make_link(&temporary, &entry.link_target, &self.metadata(entry))
-                .and_then(|()| volume.rename(&temporary, &entry.path, self.replace()));
+                .and_then(|()| self.clear_for(number, &entry.path))
+                .and_then(|()| volume.rename(&temporary, &entry.path, self.replace(number)));
+            self.blocked.remove(&number);
             if let Err(fault) = made {
                 let _ = volume.remove(&temporary);
                 return Err(fault);
@@ -89,12 +91,15 @@ impl SinkSide {
         }
         if status.kind == StatusKind::Directory {
             let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
-            return Ok(Some(Verdict::Refused(Fault::new(Class::Local, text))));
+            let fault = Fault::new(Class::Local, text);
+            return Ok(self.judge_blocked((number, &entry.path), status, fault));
         }
         if status.kind == StatusKind::Special {
-            return Ok(Some(Verdict::Refused(special(volume, &entry.path))));
+            let fault = special(volume, &entry.path);
+            return Ok(self.judge_blocked((number, &entry.path), status, fault));
         }
         if self.is_unchanged((number, entry), status) {
+            self.mirror_mode(volume, entry, status)?;
             return Ok(Some(Verdict::Kept));
         }
         Ok(match self.settings.overwrite {
@@ -160,12 +165,23 @@ impl SinkSide {
         if entry.kind == EntryKind::Leave {
             return Ok(Verdict::Done);
         }
+        if self.dry_folder.as_ref().is_some_and(|folder| entry.path.starts_with(folder)) {
+            return Ok(Verdict::Wanted);
+        }
         Ok(match (entry.kind, volume.status(&entry.path)?) {
             (_, None) => Verdict::Wanted,
             (EntryKind::Directory, Some(status)) if status.kind == StatusKind::Directory => {
                 Verdict::Wanted
             }
-            (EntryKind::Directory, Some(_)) => Verdict::Refused(no_directory(&*volume, entry)),
+            (EntryKind::Directory, Some(status)) => {
+                match self.clear_for_folder(&*volume, &entry.path, status.kind)? {
+                    true => {
+                        self.dry_folder = Some([&entry.path[..], b"/"].concat());
+                        Verdict::Wanted
+                    }
+                    false => Verdict::Refused(no_directory(&*volume, entry)),
+                }
+            }
             (EntryKind::HardLink, Some(_))
                 if is_same_file(&*volume, &entry.path, &entry.link_target)? =>
             {

@@ -16,16 +16,17 @@ use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::volume::{Mtime, Volume};
 use crate::pump::sink::compare::sum_of;
+use crate::pump::source::limits::Limits;
 use crate::pump::source::names::Names;
 use crate::pump::source::pattern;
 use crate::pump::source::select::{Select, Shape};
-use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind};
+use crate::wire::manifest::{Chunk, ENDLESS_BYTES, Entry, EntryKind, path_is_safe};
 use crate::wire::message::Origin;
 use base::attributes::Attributes;
 use base::fault::Fault;
 use base::job::Location;
-use base::limits::ATTRIBUTES_BYTES_MAX;
-use base::settings::{Settings, SkipUnchanged};
+use base::limits::{ATTRIBUTES_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX};
+use base::settings::{Delete, Moment, Settings, SkipUnchanged};
 
 mod listed;
 mod listing;
@@ -57,6 +58,8 @@ pub enum WalkEvent {
     },
     /// Something that is not copied, because of its kind.
     Skipped(String),
+    /// Names that are there and not offered, where the sink must know all that are there.
+    Present(Vec<Vec<u8>>),
     /// How many names the filters left out, at the end.
     Excluded(u64),
 }
@@ -67,6 +70,7 @@ pub struct Sources {
     roots: Vec<Root>,
     pub origin: Origin,
     select: Select,
+    limits: Limits,
     sums: Sums,
     listed: Option<Listed>,
 }
@@ -146,7 +150,8 @@ impl Sources {
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
         let select = Select::new(&[])?;
         let origin = Origin { single, endless };
-        Ok(Sources { roots, origin, select, sums: Sums::None, listed: None })
+        let limits = Limits::default();
+        Ok(Sources { roots, origin, select, limits, sums: Sums::None, listed: None })
     }
 
     /// Checks the one folder below which a list names what is copied.
@@ -174,6 +179,7 @@ impl Sources {
     /// Limits the copy to what the settings choose.
     pub fn choose(mut self, settings: &Settings) -> Result<Sources, Fault> {
         self.select = Select::new(&settings.filters)?;
+        self.limits = Limits::of(settings);
         if settings.skip_unchanged == SkipUnchanged::Checksum {
             self.sums = Sums::Blake3;
         }
@@ -200,7 +206,7 @@ impl Sources {
 
     /// Walks everything; `tell` returns false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(WalkEvent) -> bool) {
-        let Sources { roots, select, sums, listed, .. } = self;
+        let Sources { roots, select, limits, sums, listed, .. } = self;
         let mut batch = Offers {
             settings,
             found: Vec::new(),
@@ -212,8 +218,11 @@ impl Sources {
             tell,
             going: true,
             select,
+            limits,
             sums,
             excluded: 0,
+            present: Vec::new(),
+            present_bytes: 0,
             prefix_bytes: 0,
         };
         for root in roots {
@@ -228,6 +237,7 @@ impl Sources {
             }
         }
         batch.flush();
+        batch.tell_present();
         let excluded = batch.excluded;
         batch.say(WalkEvent::Excluded(excluded));
     }
@@ -307,9 +317,13 @@ struct Offers<'a> {
     tell: &'a mut dyn FnMut(WalkEvent) -> bool,
     going: bool,
     select: Select,
+    limits: Limits,
     sums: Sums,
     /// Names that the filters left out.
     excluded: u64,
+    /// Names that are there and not offered, and their bytes.
+    present: Vec<Vec<u8>>,
+    present_bytes: usize,
     /// The length of the prefix of names below the current source.
     prefix_bytes: usize,
 }
@@ -356,6 +370,29 @@ impl Offers<'_> {
         let out = self.select.leaves_out(path, shape);
         self.excluded += u64::from(out);
         out
+    }
+
+    /// A name that is there and not offered. A sink that removes what the source does not have
+    /// hears of it.
+    fn skip(&mut self, target: Vec<u8>) {
+        if self.settings.delete == Delete::Off || !path_is_safe(&target) {
+            return;
+        }
+        if self.present.len() == OFFER_ENTRIES_MAX
+            || self.present_bytes + target.len() > PRESENT_BYTES_MAX
+        {
+            self.tell_present();
+        }
+        self.present_bytes += target.len();
+        self.present.push(target);
+    }
+
+    fn tell_present(&mut self) {
+        self.present_bytes = 0;
+        if !self.present.is_empty() {
+            let present = std::mem::take(&mut self.present);
+            self.say(WalkEvent::Present(present));
+        }
     }
 
     fn flush(&mut self) {
@@ -525,6 +562,11 @@ pub fn has_time(entry: &Entry) -> bool {
     !matches!(entry.kind, EntryKind::Pipe | EntryKind::Stretch)
 }
 
+/// The same time as a setting has it.
+pub(crate) fn moment_of(entry: &Entry) -> Moment {
+    Moment { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
+}
+
 /// When an offered file was last changed.
 pub(crate) fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
@@ -533,3 +575,5 @@ pub(crate) fn mtime_of(entry: &Entry) -> Mtime {
 /// The limit for files with names that have not been seen. Above it a further name is copied as a
 /// file of its own, as memory is bounded.
 const TWINS_MAX: usize = 1 << 19;
+/// Bytes of names in one message: one more name and the counts fit it too.
+const PRESENT_BYTES_MAX: usize = OFFER_BYTES_MAX;

@@ -1,6 +1,7 @@
 //! What a sink passes to its finisher: complete objects, and updates of the journal.
 
 use crate::pump::sink::finisher::{EPOCH_OBJECTS_MAX, Ending, Finished, Finisher};
+use crate::pump::sink::mirror::Pass;
 use crate::pump::sink::objects::{Advance, Complete};
 use crate::pump::source::Settled;
 use crate::pump::transfer::Event;
@@ -13,7 +14,12 @@ use base::units::{Nanos, Tick};
 pub enum Work {
     Finish(Vec<Complete>),
     Advance(Vec<Advance>),
-    Stop { advances: Vec<Advance>, left: Vec<(u64, Vec<u8>)> },
+    /// A step of removing what the source does not have.
+    Remove(Box<Pass>),
+    Stop {
+        advances: Vec<Advance>,
+        left: Vec<(u64, Vec<u8>)>,
+    },
     Close(Ending),
 }
 
@@ -23,6 +29,7 @@ impl Work {
         match self {
             Work::Finish(epoch) => Some(Event::Finished(finisher.epoch(epoch))),
             Work::Advance(advances) => Some(Event::Advanced(finisher.advance(&advances))),
+            Work::Remove(pass) => Some(Event::Removed(finisher.remove(pass))),
             Work::Stop { advances, left } => {
                 finisher.stop(&advances, &left);
                 None

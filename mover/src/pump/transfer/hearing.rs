@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Marks a fault as one of the far host: its paths are not this host's.
-    fn of_peer(&self, fault: Fault) -> Fault {
+    pub(super) fn of_peer(&self, fault: Fault) -> Fault {
         let host = self.peer.as_ref().and_then(|peer| peer.host.as_ref());
         let is_own = matches!(fault.class, Class::Interrupted | Class::Peer | Class::Unreachable);
         match host.filter(|_| !is_own) {
@@ -147,6 +147,7 @@ impl Core {
             }
             Message::OfferEnd { objects, .. } => sink.end_offers(objects),
             Message::PipeEnd { bytes } => sink.objects.end_pipe(bytes),
+            Message::Present { paths } => sink.note_present(&paths),
             Message::Unoffered { path, fault } => {
                 sink.note_unoffered();
                 let fault = self.of_peer(fault);
@@ -215,6 +216,9 @@ impl Core {
                 source.settle(object)?;
                 self.done.kept += 1;
                 Ok(())
+            }
+            deleted @ (Message::Deleted { .. } | Message::NotDeleted { .. }) => {
+                self.hear_deleted(deleted)
             }
             Message::DecompressionTime(time) => {
                 self.actions.push_back(Action::NoteDecompressionTime(time));

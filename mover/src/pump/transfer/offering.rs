@@ -33,6 +33,7 @@ impl Core {
                     self.failed(path, fault);
                 }
                 WalkEvent::Skipped(text) => self.warn(text),
+                WalkEvent::Present(paths) => self.say_to_sink(Message::Present { paths })?,
                 WalkEvent::Excluded(names) => self.excluded = names,
             }
             self.actions.push_back(Action::WalkOn);

@@ -24,6 +24,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
         directories: done.directories,
         failed: done.failed,
         kept: done.kept,
+        deleted: done.deleted,
         excluded,
         dry: how.settings.dry_run.then_some(FreeSpace { free_bytes }),
         worst: done.worst,

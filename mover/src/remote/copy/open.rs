@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use super::resolve::{Resolved, near_sources, refuse_into_itself};
+use super::resolve::{Resolved, near_sources, refuse_into_itself, refuse_to_delete_source};
 use crate::io::medium::{self, TransferEnd};
 use crate::pump::lane::assembly::pipe_window_bytes;
 use crate::pump::run::{Part, start_walk};
@@ -46,6 +46,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     let job = &resolved.job;
     let sources = near_sources(job, resolved.names.as_ref())?;
     refuse_into_itself(job)?;
+    refuse_to_delete_source(job)?;
     let target = Target::find(&job.target, sources.origin, &job.settings)?;
     let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
     let settings = job.settings.cut_as(resume_state.cut);

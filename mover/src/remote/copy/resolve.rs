@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crate::io::tcp;
 use crate::pump::sink::journal::TransferId;
 use crate::pump::source::names::{Ending, Names};
-use crate::pump::source::walk::Sources;
+use crate::pump::source::walk::{Sources, means_contents};
 use base::fault::Fault;
 use base::job::{Job, Location};
 use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+use base::settings::Delete;
 
 /// What a copy is, in all its attempts.
 #[derive(Debug)]
@@ -71,6 +72,38 @@ pub(super) fn refuse_into_itself(job: &Job) -> Result<(), Fault> {
                 source.display()
             );
             return Err(Fault::usage(text));
+        }
+    }
+    Ok(())
+}
+
+/// A mirror must not remove its own source.
+pub(super) fn refuse_to_delete_source(job: &Job) -> Result<(), Fault> {
+    let Location::Path(target) = &job.target else { return Ok(()) };
+    if job.settings.delete == Delete::Off {
+        return Ok(());
+    }
+    let Ok(target) = target.canonicalize() else { return Ok(()) };
+    let paths = || {
+        job.sources.iter().filter_map(|source| match source {
+            Location::Path(path) => Some((path, path.canonicalize().ok()?)),
+            _ => None,
+        })
+    };
+    for (source, _) in paths().filter(|(_, real)| real.is_dir()) {
+        let mirrored = match (means_contents(source), source.file_name()) {
+            (false, Some(name)) => target.join(name),
+            _ => target.clone(),
+        };
+        let mirrored = mirrored.canonicalize().unwrap_or(mirrored);
+        if let Some((lost, _)) = paths().find(|(_, other)| other.starts_with(&mirrored)) {
+            return Err(Fault::usage(format!(
+                "'{}' lies in '{}', of which --delete makes the mirror of '{}': it could be \
+                 deleted; copy to another folder",
+                lost.display(),
+                mirrored.display(),
+                source.display()
+            )));
         }
     }
     Ok(())

@@ -5,32 +5,26 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::{
-    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, WantedRanges, fault_class,
+    FINISHED_MAX, Open, Opened, Origin, RANGES_MAX, Role, TEXT_BYTES_MAX, WantedRanges,
+    fault_class, settings,
 };
 use crate::wire::reader::{Reader, Writer};
-use base::codec::{Codec, CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
-use base::dscp::Dscp;
+use base::codec::{Codec, CodecTime, Coding, CompressionCounts, DecompressionTime};
 use base::fault::Fault;
 use base::job::Location;
 use base::label::Sum;
 use base::limits::{
-    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, MODEL_BYTES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX,
-    REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, SAMPLES_MAX, STREAMS_MAX,
-    WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    MODEL_BYTES_MAX, NAME_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
+    REQUEST_BYTES_MIN, REQUEST_BYTES_STEP, SAMPLES_MAX,
 };
 use base::packed;
 use base::path::PathSample;
-use base::settings::{
-    Cut, DataSet, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Overwrite, Pace,
-    PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged, Verify,
-};
+use base::settings::{Cut, DataSet, DigestKind};
 use base::tally::{About, SideReport, Tally};
-use base::units::{Nanos, Rate};
+use base::units::Nanos;
 
 const PLACES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 32;
-/// From a tenth of a second to an hour.
-const STALLS: std::ops::RangeInclusive<u64> = 100_000_000..=3_600_000_000_000;
 
 pub(crate) fn get_list<T>(
     from: &mut Reader<'_>,
@@ -77,6 +71,15 @@ pub(crate) fn get_ranges(from: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, Fault
     })
 }
 
+pub(crate) fn put_paths(out: &mut Writer, paths: &[Vec<u8>]) {
+    out.u16(paths.len() as u16);
+    paths.iter().for_each(|path| out.bytes(path));
+}
+
+pub(crate) fn get_paths(from: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Fault> {
+    get_list(from, OFFER_ENTRIES_MAX, |from| Ok(from.bytes(PATH_BYTES_MAX)?.to_vec()))
+}
+
 pub(crate) fn put_wanted_ranges(out: &mut Writer, ranges: &WantedRanges) {
     match ranges {
         WantedRanges::Nothing => out.u8(0),
@@ -113,7 +116,7 @@ pub(crate) fn put_open(out: &mut Writer, open: &Open) {
     out.u8(open.role as u8);
     out.u16(open.locations.len() as u16);
     open.locations.iter().for_each(|location| put_location(out, location));
-    put_settings(out, &open.settings);
+    settings::put_settings(out, &open.settings);
     out.option(open.ports, |out, (low, high)| {
         out.u16(low);
         out.u16(high);
@@ -135,7 +138,7 @@ pub(crate) fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
     let open = Open {
         role,
         locations: get_list(from, PLACES_MAX, get_location)?,
-        settings: get_settings(from)?,
+        settings: settings::get_settings(from)?,
         ports: from.option(|from| Ok((from.u16()?, from.u16()?)))?,
         secret: from.array()?,
         fingerprint: from.array()?,
@@ -191,7 +194,7 @@ pub(crate) fn get_cut(from: &mut Reader<'_>) -> Result<Cut, Fault> {
     }
 }
 
-fn is_request_size(bytes: u32) -> bool {
+pub(super) fn is_request_size(bytes: u32) -> bool {
     (REQUEST_BYTES_MIN..=REQUEST_BYTES_MAX).contains(&bytes)
         && bytes.is_multiple_of(REQUEST_BYTES_STEP)
 }
@@ -267,76 +270,12 @@ fn get_location(from: &mut Reader<'_>) -> Result<Location, Fault> {
     })
 }
 
-fn put_settings(out: &mut Writer, settings: &Settings) {
-    out.u16(settings.streams);
-    out.u32(settings.request_bytes);
-    out.option(settings.depth_source, Writer::u16);
-    out.option(settings.depth_sink, Writer::u16);
-    out.option(settings.window_bytes, Writer::u32);
-    out.option(settings.congestion.as_deref(), |out, name| out.text(name, TEXT_BYTES_MAX));
-    out.option(settings.rate, |out, rate| out.u64(rate.bytes_per_second as u64));
-    out.u8(settings.engine as u8);
-    out.u8(settings.direct as u8);
-    out.u8(settings.receive as u8);
-    out.u8(settings.seal as u8);
-    out.u8(settings.digest as u8);
-    out.u8(settings.verify as u8);
-    out.u8(settings.fsync as u8);
-    out.u8(settings.overwrite as u8);
-    out.u64(settings.memory_bytes);
-    out.u8(settings.preallocate as u8);
-    out.flag(settings.preserve);
-    out.flag(settings.archive);
-    out.flag(settings.recursive);
-    out.u8(settings.links as u8);
-    out.u16(settings.filters.len() as u16);
-    settings.filters.iter().for_each(|line| out.text(line, TEXT_BYTES_MAX));
-    out.u8(settings.skip_unchanged as u8);
-    out.flag(settings.dry_run);
-    out.option(settings.errors_max, Writer::u32);
-    out.flag(settings.fresh);
-    out.flag(settings.mkpath);
-    out.u64(settings.stall.0);
-    out.u8(settings.path_samples as u8);
-    put_pace(out, settings.pace);
-    out.option(settings.dscp, |out, dscp| out.u8(dscp.code()));
-    out.option(settings.lockstep, |out, lockstep| {
-        out.u64(lockstep.every_bytes);
-        out.u64(lockstep.pause.0);
-    });
-    put_compress(out, settings.compress);
-    out.u32(settings.null_cycle_bytes);
-}
-
-fn put_compress(out: &mut Writer, compress: Compress) {
-    match compress {
-        Compress::Off => out.u8(0),
-        Compress::Always(coding) => {
-            out.u8(1);
-            put_way(out, coding);
-        }
-        Compress::Auto => out.u8(2),
-    }
-}
-
-fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
-    match from.u8()? {
-        0 => Ok(Compress::Off),
-        1 => match get_way(from)? {
-            Coding::Raw => Err(Fault::peer("the peer asked to compress without a codec")),
-            coding => Ok(Compress::Always(coding)),
-        },
-        2 => Ok(Compress::Auto),
-        other => Err(Fault::peer(format!("the peer sent an unknown compression {other}"))),
-    }
-}
-
-fn put_way(out: &mut Writer, coding: Coding) {
+pub(super) fn put_way(out: &mut Writer, coding: Coding) {
     out.u8(coding.codec() as u8);
     out.u8(coding.level().to_le_bytes()[0]);
 }
 
-fn get_way(from: &mut Reader<'_>) -> Result<Coding, Fault> {
+pub(super) fn get_way(from: &mut Reader<'_>) -> Result<Coding, Fault> {
     let (codec, level) = (from.u8()?, i8::from_le_bytes([from.u8()?]));
     Codec::from_code(codec).and_then(|codec| Coding::of(codec, level)).ok_or_else(|| {
         Fault::peer(format!("the peer named an unknown codec {codec} at level {level}"))
@@ -364,89 +303,6 @@ fn get_compression_counts(from: &mut Reader<'_>) -> Result<CompressionCounts, Fa
         }
     }
     Ok(counts)
-}
-
-fn put_pace(out: &mut Writer, pace: Pace) {
-    match pace {
-        Pace::Off => out.u8(0),
-        Pace::Auto => out.u8(1),
-        Pace::Fixed(rate) => {
-            out.u8(2);
-            out.u64(rate.bytes_per_second as u64);
-        }
-    }
-}
-
-fn get_pace(from: &mut Reader<'_>) -> Result<Pace, Fault> {
-    match from.u8()? {
-        0 => Ok(Pace::Off),
-        1 => Ok(Pace::Auto),
-        2 => Ok(Pace::Fixed(Rate { bytes_per_second: from.u64()? as f64 })),
-        other => Err(Fault::peer(format!("the peer sent an unknown pace {other}"))),
-    }
-}
-
-fn get_dscp(from: &mut Reader<'_>) -> Result<Dscp, Fault> {
-    let code = from.u8()?;
-    Dscp::from_code(code)
-        .ok_or_else(|| Fault::peer(format!("the peer sent an unknown code point {code}")))
-}
-
-fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
-    let settings = Settings {
-        streams: from.u16()?,
-        request_bytes: from.u32()?,
-        depth_source: from.option(Reader::u16)?,
-        depth_sink: from.option(Reader::u16)?,
-        window_bytes: from.option(Reader::u32)?,
-        congestion: from.option(|from| from.text(TEXT_BYTES_MAX))?,
-        rate: from.option(|from| Ok(Rate { bytes_per_second: from.u64()? as f64 }))?,
-        engine: get_choice(from, EngineChoice::from_code)?,
-        direct: get_choice(from, Direct::from_code)?,
-        receive: get_choice(from, Receive::from_code)?,
-        seal: get_choice(from, Seal::from_code)?,
-        digest: get_choice(from, DigestKind::from_code)?,
-        verify: get_choice(from, Verify::from_code)?,
-        fsync: get_choice(from, Fsync::from_code)?,
-        overwrite: get_choice(from, Overwrite::from_code)?,
-        memory_bytes: from.u64()?,
-        preallocate: get_choice(from, Preallocate::from_code)?,
-        preserve: from.flag()?,
-        archive: from.flag()?,
-        recursive: from.flag()?,
-        links: get_choice(from, Links::from_code)?,
-        filters: get_list(from, FILTERS_MAX, |from| from.text(TEXT_BYTES_MAX))?,
-        skip_unchanged: get_choice(from, SkipUnchanged::from_code)?,
-        dry_run: from.flag()?,
-        errors_max: from.option(Reader::u32)?,
-        fresh: from.flag()?,
-        mkpath: from.flag()?,
-        stall: Nanos(from.u64()?),
-        path_samples: get_choice(from, PathSamples::from_code)?,
-        pace: get_pace(from)?,
-        dscp: from.option(get_dscp)?,
-        lockstep: from
-            .option(|from| Ok(Lockstep { every_bytes: from.u64()?, pause: Nanos(from.u64()?) }))?,
-        compress: get_compress(from)?,
-        null_cycle_bytes: from.u32()?,
-    };
-    let window_range = WINDOW_BYTES_MIN..=WINDOW_BYTES_MAX;
-    let depth_fits =
-        |depth: Option<u16>| depth.is_none_or(|depth| (1..=DEPTH_MAX).contains(&depth));
-    let fits = (1..=STREAMS_MAX).contains(&settings.streams)
-        && is_request_size(settings.request_bytes)
-        && settings.memory_bytes >= MEMORY_BYTES_MIN
-        && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
-        && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
-        && !matches!(settings.pace, Pace::Fixed(rate) if rate.bytes_per_second < 1.0)
-        && settings.lockstep.is_none_or(|lockstep| lockstep.fits())
-        && STALLS.contains(&settings.stall.0)
-        && depth_fits(settings.depth_source)
-        && depth_fits(settings.depth_sink);
-    match fits {
-        true => Ok(settings),
-        false => Err(Fault::peer("the peer asked for settings outside their ranges")),
-    }
 }
 
 pub(super) fn get_choice<T>(

@@ -7,7 +7,7 @@ use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
 use base::codec::{CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
-use base::settings::{Cut, DataSet, DigestKind, Lockstep, Pace};
+use base::settings::{Cut, DataSet, Delete, DigestKind, Lockstep, Moment, Pace};
 use base::tally::{About, Tally};
 use base::units::{Nanos, Rate, Tick};
 
@@ -36,6 +36,11 @@ fn archived() -> Entry {
     }
 }
 
+/// The end of a folder that was named as a source.
+fn root() -> Entry {
+    Entry { is_root: true, ..entry(EntryKind::Leave, 0, b"", b"") }
+}
+
 /// What a driver may ask of a source with these locations, or of a sink with this one.
 fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message {
     let settings = Settings {
@@ -45,6 +50,11 @@ fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message
         window_bytes: Some(65536),
         filters: vec!["*.o".into(), "!keep.o".into()],
         errors_max: Some(3),
+        min_size: Some(1),
+        max_size: Some(u64::MAX),
+        newer: Some(Moment { seconds: -1, nanos: 999_999_999 }),
+        delete: Delete::Excluded,
+        delete_max: Some(5),
         pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
         dscp: Dscp::from_code(46),
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
@@ -105,6 +115,15 @@ fn report() -> SideReport {
 }
 
 fn samples() -> Vec<Message> {
+    let of_mirrors = vec![
+        Message::Present { paths: vec![b"a/\xff".to_vec(), b"b".to_vec()] },
+        Message::Deleted { paths: vec![b"c".to_vec()] },
+        Message::NotDeleted { path: Vec::new(), fault: Fault::new(Class::SomeFailed, "many") },
+    ];
+    [samples_of_copies(), of_mirrors].concat()
+}
+
+fn samples_of_copies() -> Vec<Message> {
     let origin = Origin { single: true, endless: false };
     let locations = vec![
         Location::Path("/a/b".into()),
@@ -156,7 +175,7 @@ fn samples() -> Vec<Message> {
         Message::Lost { stream: 70_000 },
         Message::Doubt { stream: 2 },
         Message::Names { paths: vec![b"a/\xff".to_vec(), b"b".to_vec()], last: true },
-        Message::Offer { first: 9, entries: vec![archived()] },
+        Message::Offer { first: 9, entries: vec![archived(), root()] },
         Message::OfferEnd { objects: 9, bytes: 10 },
         Message::Ack { ranges: vec![(0, 5), (7, 9)], bytes: 6 },
         Message::Finished { objects: vec![(1, Some([9; 32])), (2, None)] },
@@ -184,7 +203,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=27).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
 }
 
 #[test]
@@ -209,6 +228,14 @@ fn a_path_that_leaves_is_refused() {
             Message::Offer { first: 0, entries: vec![entry(EntryKind::File, 1, path, b"")] };
         assert!(Message::decode(&bytes.encode()[4..]).is_err(), "{}", path.escape_ascii());
     }
+}
+
+/// Only a folder may say that it is a source of its own.
+#[test]
+fn a_root_that_is_no_folder_is_refused() {
+    let entries = vec![Entry { is_root: true, ..entry(EntryKind::File, 0, b"d", b"") }];
+    let bytes = Message::Offer { first: 0, entries }.encode();
+    assert!(Message::decode(&bytes[4..]).is_err());
 }
 
 /// What the fields of a message may say besides what its reader checks anyway.

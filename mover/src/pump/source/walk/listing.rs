@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::io::beneath::{Folder, Links};
 use crate::io::disk::Disk;
 use crate::pump::source::walk::Spot;
+use base::settings::Moment;
 
 /// What is known of a file, folder or link without opening it.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,11 @@ impl Meta {
 
     pub(super) fn mtime(&self) -> (i64, u32) {
         (self.0.st_mtime, self.0.st_mtime_nsec as u32)
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        let (seconds, nanos) = self.mtime();
+        Moment { seconds, nanos }
     }
 
     pub(super) fn mode(&self) -> u32 {

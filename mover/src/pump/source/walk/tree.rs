@@ -23,6 +23,7 @@ impl Offers<'_> {
             Err(fault) => return self.unoffered(real, fault),
         };
         let mut open: Vec<Frame> = Vec::new();
+        let has_name = !prefix.is_empty();
         self.prefix_bytes = if prefix.is_empty() { 0 } else { prefix.len() + 1 };
         let at = match At::find(&disk, b"") {
             Ok(at) => at,
@@ -30,6 +31,10 @@ impl Offers<'_> {
         };
         let root = Spot { disk, inside: Vec::new(), target: prefix, real: real.to_path_buf() };
         self.enter(root, &at, meta, &mut open);
+        if let Some(folder) = self.found.last_mut().filter(|_| has_name) {
+            folder.entry.is_root = true;
+        }
+        open.iter_mut().for_each(|root| root.leave.is_root = true);
         self.add_open(&mut open);
     }
 
@@ -78,6 +83,7 @@ impl Offers<'_> {
             (true, Links::Skip) => {
                 let text = format!("'{}' is a symbolic link: skipped", spot.real.display());
                 self.say(WalkEvent::Skipped(text));
+                self.skip(spot.target);
             }
         }
     }
@@ -90,20 +96,25 @@ impl Offers<'_> {
         } else {
             let text = format!("'{}' is a socket, pipe or device: skipped", spot.real.display());
             self.say(WalkEvent::Skipped(text));
+            self.skip(spot.target);
         }
     }
 
     /// A file, or another name of one that has been offered.
     pub(super) fn add_regular(&mut self, spot: Spot, at: &At, meta: &Meta) {
+        let untold = match size_if_unsized(&spot, meta) {
+            Ok(untold) => untold,
+            Err(fault) => return self.unoffered(&spot.real, fault),
+        };
+        if self.limits.leave_out_file(untold.unwrap_or(meta.size()), meta.moment()) {
+            self.excluded += 1;
+            return self.skip(spot.target);
+        }
         if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
             let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
             entry.twin = twin;
             return self.add(Found { entry, from: None });
         }
-        let untold = match size_if_unsized(&spot, meta) {
-            Ok(untold) => untold,
-            Err(fault) => return self.unoffered(&spot.real, fault),
-        };
         let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
         let allocated_bytes = meta.allocated_bytes();
         match untold {
@@ -126,6 +137,11 @@ impl Offers<'_> {
                     spot.real.display()
                 );
                 self.say(WalkEvent::Skipped(text));
+                self.skip(spot.target);
+            }
+            Ok(_) if self.limits.leave_out_link(meta.moment()) => {
+                self.excluded += 1;
+                self.skip(spot.target);
             }
             Ok(to) => {
                 let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);

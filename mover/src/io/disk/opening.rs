@@ -1,0 +1,64 @@
+//! Opens names in their folder: through no link at the end, and without a trace where only we use
+//! them.
+
+use std::os::fd::OwnedFd;
+
+use crate::io::disk::Disk;
+use crate::io::disk::calls::{is_ours_alone, status_from, timestamps};
+use crate::io::volume::Cache;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+impl Disk {
+    /// Does something with a name and restores the times of its directory: files that only we use
+    /// leave no trace.
+    pub(super) fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {
+        let parent = self.parent(path).map(|(parent, _)| parent);
+        let before = parent.as_ref().ok().and_then(|parent| rustix::fs::fstat(parent).ok());
+        let done = work();
+        if let (Ok(parent), Some(before)) = (&parent, before) {
+            // Another user's directory keeps the time of the change.
+            let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
+        }
+        done
+    }
+
+    pub(super) fn open_in_parent(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let (parent, name) = self.parent(path)?;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
+    }
+
+    /// Opens with direct I/O where the file system supports it, else through the page cache.
+    pub(super) fn open_cached(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        cache: Cache,
+    ) -> Result<OwnedFd, Errno> {
+        if cache == Cache::Around {
+            match self.open_in_parent(path, flags | OFlags::DIRECT, 0o600) {
+                Err(Errno::INVAL) => {}
+                opened => return opened,
+            }
+            // The refused open may have created the file already.
+            if flags.contains(OFlags::CREATE) {
+                let flags = flags.difference(OFlags::EXCL);
+                return self.open_in_parent(path, flags, 0o600);
+            }
+        }
+        self.open_in_parent(path, flags, 0o600)
+    }
+
+    pub(super) fn is_there_and_not_ours(&self, path: &[u8]) -> bool {
+        let found = self.parent(path).and_then(|(parent, name)| {
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        found.is_ok_and(|stat| !is_ours_alone(&stat))
+    }
+}
