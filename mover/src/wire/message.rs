@@ -34,8 +34,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// digest of an earlier one.
 /// 9: frames are sealed one by one, and digests may travel with the bytes.
 /// 10: offers before the answers to Open, and the control connection may carry the first bytes.
-/// 11: a sink may make the folders above its target, and may remove what its source does not have; a
-/// far source expands `~USER` and wildcards.
+/// 11: a sink may make the folders above its target, and may remove what its source does not have;
+/// a far source expands `~USER` and wildcards.
 pub const VERSION_MIN: u16 = 11;
 pub const VERSION_MAX: u16 = 11;
 
