@@ -154,10 +154,13 @@ impl Follower {
 
     /// Hears what was sent, and gathered, until now: something may still hold the watch.
     fn hear_rest(&mut self, notices: &Receiver<Notice>) {
-        if let Some(watch) = self.watch.upgrade() {
-            watch.flush();
-        }
-        while let Ok(notice) = notices.try_recv() {
+        let held = self.watch.upgrade().map(|watch| watch.flush());
+        let next = || match held {
+            Some(()) => notices.try_recv().ok(),
+            // It is being dropped, which sends the rest and ends the notices.
+            None => notices.recv().ok(),
+        };
+        while let Some(notice) = next() {
             self.pending.heard(&notice);
             self.hear(notice);
         }
