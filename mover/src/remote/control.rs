@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -75,6 +75,7 @@ impl Line for ControlLine {
         let (mut ours, for_reader, lanes) =
             pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
         *self.carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
+        self.carrier.begun.notify_all();
         let queue = self.queue.clone();
         let relay = move || {
             let mut buffer = vec![0; CARRIED_BYTES_MAX];
@@ -105,6 +106,7 @@ impl std::fmt::Debug for ControlLine {
 #[derive(Debug, Default)]
 pub struct Carrying {
     stream: Mutex<Option<UnixStream>>,
+    begun: Condvar,
     pub pulse: Arc<PeerActivity>,
 }
 
@@ -135,7 +137,7 @@ pub(crate) fn start_reader(
             while let Some((message, bytes)) = read_message(&mut reader)? {
                 match message {
                     Message::Carried(bytes) => {
-                        carrier.pulse.hand_on(|| deliver(&carrier, &bytes));
+                        carrier.pulse.hand_on(|| deliver(&carrier, &bytes))?;
                     }
                     message => {
                         let bytes = heard_bytes(&message, bytes);
@@ -159,14 +161,22 @@ pub(crate) fn start_reader(
         .expect("the system gives a thread");
 }
 
-/// Passes carried bytes to the lane. If the lane is slow, so is the connection, as TCP would be.
-fn deliver(carrier: &Carrier, bytes: &[u8]) {
+/// Passes carried bytes to the lane. If the lane is slow, so is the connection, as TCP would be. The
+/// first may be here before this side has handled the message that lets the connection carry them.
+fn deliver(carrier: &Carrier, bytes: &[u8]) -> Result<(), Fault> {
     let stream = carrier.stream.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(mut stream) = stream.as_ref() {
-        // A lane that has ended has reported the reason itself.
-        let _ = stream.write_all(bytes);
-    }
+    let waited = carrier.begun.wait_timeout_while(stream, CARRIED_WITHIN, |it| it.is_none());
+    let (stream, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    let Some(mut stream) = stream.as_ref() else {
+        return Err(Fault::peer("the peer sends data over a connection that carries none"));
+    };
+    // A lane that has ended has reported the reason itself.
+    let _ = stream.write_all(bytes);
+    Ok(())
 }
+
+/// How long it may take to handle the messages that are heard before the first carried bytes.
+const CARRIED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The next message, and its length on the connection.
 fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Fault> {
@@ -217,3 +227,46 @@ fn no_peer(seen: &[u8]) -> Fault {
 
 const CARRIED_BYTES_MAX: usize = 64 << 10;
 const _: () = assert!(CARRIED_BYTES_MAX < base::limits::MESSAGE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Cursor;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::pump::run::Line;
+
+    /// Says when all of it has been read.
+    struct Told {
+        bytes: Cursor<Vec<u8>>,
+        read: Sender<()>,
+    }
+
+    impl Read for Told {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.bytes.read(into)?;
+            if self.bytes.position() == self.bytes.get_ref().len() as u64 {
+                let _ = self.read.send(());
+            }
+            Ok(count)
+        }
+    }
+
+    /// A far source may send data behind the message that allows it, before that is handled here.
+    #[test]
+    fn carried_bytes_that_come_early_are_not_lost() {
+        let (read, was_read) = channel();
+        let bytes = Cursor::new(Message::Carried(b"first".to_vec()).encode());
+        let carrier = Carrier::default();
+        let mut line = ControlLine::new(std::io::sink(), carrier.clone());
+        let (events, _heard) = channel();
+        start_reader(Told { bytes, read }, Noise::None, events, carrier, || {});
+        was_read.recv().unwrap();
+        let stream = line.carry().unwrap();
+        let mut lane = File::from(stream.handle.socket.fd().try_clone_to_owned().unwrap());
+        let mut first = [0; 5];
+        lane.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"first");
+    }
+}

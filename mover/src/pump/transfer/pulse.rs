@@ -12,11 +12,12 @@ pub struct PeerActivity {
 
 impl PeerActivity {
     /// Passes on carried data; that may take as long as the sink needs.
-    pub(crate) fn hand_on(&self, work: impl FnOnce()) {
+    pub(crate) fn hand_on<T>(&self, work: impl FnOnce() -> T) -> T {
         self.came.store(true, Relaxed);
         self.handing_on.store(true, Relaxed);
-        work();
+        let done = work();
         self.handing_on.store(false, Relaxed);
+        done
     }
 
     /// True when there was any sign since the last call.
