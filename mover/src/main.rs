@@ -1,24 +1,38 @@
 //! The far side alone, for a host that others copy to and from: without command line, results store
 //! and cost model. Copies name it with `--remote-datapump datapump-peer`.
 
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use base::cpus::Cpus;
 use base::fault::Class;
+use mover::remote::peer;
+use mover::remote::restriction::PeerOptions;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let cpus = match words[..] {
-        ["peer"] => Ok(None),
-        ["peer", option] => {
-            option.strip_prefix("--cpus=").map(Cpus::parse).transpose().map_err(drop)
+    let mut words = std::env::args_os().skip(1);
+    let command = words.next();
+    match options(command, words) {
+        Ok(options) => ExitCode::from(peer::main(&options, String::new)),
+        Err(why) => {
+            let text = format!(
+                "datapump-peer: {why}; it is started by 'datapump copy' at another host, as \
+                 'datapump-peer peer', or by a command in authorized_keys\n"
+            );
+            let _ = io::stderr().write_all(text.as_bytes());
+            ExitCode::from(Class::Usage.exit_code())
         }
-        _ => Err(()),
-    };
-    match cpus {
-        Ok(cpus) => ExitCode::from(mover::remote::peer::main(cpus.as_ref(), String::new())),
-        // It speaks only with another datapump: there is nobody to tell more.
-        Err(()) => ExitCode::from(Class::Usage.exit_code()),
     }
+}
+
+fn options(
+    command: Option<OsString>,
+    words: impl Iterator<Item = OsString>,
+) -> Result<PeerOptions, String> {
+    if command.as_deref() != Some("peer".as_ref()) {
+        return Err("the first word is not 'peer'".into());
+    }
+    let options = PeerOptions::parse(words)?;
+    options.restriction()?;
+    Ok(options)
 }

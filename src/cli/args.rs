@@ -19,7 +19,7 @@ use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
 use super::nettest::NetTestArgs;
 use super::old_forms;
-use super::options::{moving, showing};
+use super::options::{moving, remote, showing};
 use super::order::{CopyArgs, Form};
 use super::parser;
 use super::prediction::PredictArgs;
@@ -28,6 +28,7 @@ use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
 use base::cpus::Cpus;
+use mover::remote::restriction::PeerOptions;
 
 /// A command line that can be carried out.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ pub(crate) enum Task {
     Man(ManArgs),
     Completions(Shell),
     Complete(Vec<OsString>),
-    Peer,
+    Peer(PeerOptions),
     Probe,
 }
 
@@ -120,10 +121,22 @@ impl Task {
             CommandId::Man => Task::Man(ManArgs::of(typed)?),
             CommandId::Complete => Task::Complete(typed.words(parser::LINE).to_vec()),
             CommandId::Completions => Task::Completions(shell(typed)?),
-            CommandId::Peer => Task::Peer,
+            CommandId::Peer => Task::Peer(peer(typed)?),
             CommandId::Probe => Task::Probe,
         })
     }
+}
+
+fn peer(typed: &Typed) -> Result<PeerOptions, String> {
+    let options = PeerOptions {
+        cpus: typed.value(&moving::CPUS)?,
+        root: typed.value(&remote::ROOT)?,
+        read_only: typed.has(&remote::READ_ONLY),
+        write_only: typed.has(&remote::WRITE_ONLY),
+        seal: typed.value(&remote::LEAST_SEAL)?,
+    };
+    options.restriction()?;
+    Ok(options)
 }
 
 fn shell(typed: &Typed) -> Result<Shell, String> {
@@ -208,6 +221,8 @@ mod tests {
             ("copy -s -1 a b", "--streams '-1': write a number from 1 to 64"),
             ("copy --sael off a b", "unexpected argument '--sael' found"),
             ("copy --seal none a b", "--seal 'none': write tls, auth or off"),
+            ("peer --read-only", "a far side is limited to a folder first: add --root DIR"),
+            ("peer --root d --read-only --write-only", "--read-only and --write-only exclude"),
             ("demo x", "unexpected argument 'x' found"),
             (
                 "measure net far",

@@ -90,7 +90,7 @@ pub fn main() -> ExitCode {
 fn perform(args: &Args, started: Instant) -> u8 {
     // Before there is any other thread, so that all threads are bound to the same CPUs. A far side
     // binds itself, and reports errors to its near side.
-    let cpus = args.cpus.as_ref().filter(|_| !matches!(args.task, Task::Peer));
+    let cpus = args.cpus.as_ref().filter(|_| !matches!(args.task, Task::Peer(_)));
     if let Some(Err(why)) = cpus.map(system::pin) {
         return refuse(args.form, started, &format!("--cpus: {why}"));
     }
@@ -119,7 +119,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SweepProfile(args) => sweep::run_profile(args, started),
         Task::ConfigShow(args) => config_show::run(args),
         Task::Probe => measure::probe(),
-        Task::Peer => remote::peer::main(args.cpus.as_ref(), prediction::told()),
+        Task::Peer(options) => remote::peer::main(options, prediction::told),
         Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),
         Task::Completions(shell) => {
             written("completions", complete::script(*shell, &mut io::stdout().lock()))

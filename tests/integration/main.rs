@@ -32,6 +32,7 @@ mod pauses;
 mod prediction;
 mod proxy;
 mod published;
+mod restricted;
 mod results;
 mod resume;
 mod seals;

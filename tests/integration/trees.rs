@@ -12,6 +12,7 @@ use std::process::Command;
 
 use base::job::Location;
 use base::settings::Settings;
+use mover::io::reach::Reach;
 use mover::pump::source::walk::{Sources, WalkEvent};
 use mover::wire::manifest::Entry;
 use rustix::fs::{
@@ -412,7 +413,8 @@ fn folders_that_become_links_while_they_are_walked() {
         }
         let settings = Settings { archive: *archive, ..Settings::default() };
         let places = [Location::Path(scene.path("src"))];
-        let sources = Sources::look(&places, true).unwrap().choose(&settings).unwrap();
+        let sources =
+            Sources::look(&places, true, &Reach::Host).unwrap().choose(&settings).unwrap();
         let (mut swaps, mut found, mut failed) = (0, Vec::new(), Vec::new());
         sources.walk(&settings, &mut |sighting| {
             match sighting {

@@ -156,14 +156,40 @@ fn by_kernel(
         .unwrap_or(Err(Errno::AGAIN))
 }
 
-/// The same rules without the kernel's help. Each folder is entered by its descriptor and never
-/// through a link; the target of a link is resolved here, by its text.
+/// The same rules without the kernel's help.
 fn by_component(
     root: BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,
     links: Links,
 ) -> Result<OwnedFd, Errno> {
+    let resolved = resolve(root, path, links)?;
+    match resolved.file {
+        Some(_) => Err(Errno::NOTDIR),
+        None => openat(&resolved.folder, ".", flags, Mode::empty()),
+    }
+}
+
+/// The path beneath `root` without links, of a folder or of anything else; empty for the root.
+pub(crate) fn canonical(root: BorrowedFd<'_>, path: &[u8]) -> Result<Vec<u8>, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let Resolved { mut way, file, .. } = resolve(root, path, Links::Beneath)?;
+    way.extend(file);
+    Ok(way.join(&b'/'))
+}
+
+/// What a path leads to.
+struct Resolved {
+    folder: OwnedFd,
+    /// The names of the folders from the root to it.
+    way: Vec<Vec<u8>>,
+    /// The name in it of what is no folder, and no link.
+    file: Option<Vec<u8>>,
+}
+
+/// Each folder is entered by its descriptor and never through a link; the target of a link is
+/// resolved here, by its text.
+fn resolve(root: BorrowedFd<'_>, path: &[u8], links: Links) -> Result<Resolved, Errno> {
     let mut at = enter(root, b".")?;
     // Names of real folders from the root to `at`: `..` is resolved by them, never by the kernel.
     let mut way: Vec<Vec<u8>> = Vec::new();
@@ -186,7 +212,11 @@ fn by_component(
             Err(errno @ (Errno::NOTDIR | Errno::LOOP)) => {
                 let target = match readlinkat(&at, OsStr::from_bytes(&name), Vec::new()) {
                     Ok(target) => target.into_bytes(),
-                    Err(Errno::INVAL) => return Err(errno), // not a link
+                    // Not a link.
+                    Err(Errno::INVAL) if left.is_empty() => {
+                        return Ok(Resolved { folder: at, way, file: Some(name) });
+                    }
+                    Err(Errno::INVAL) => return Err(errno),
                     Err(errno) => return Err(errno),
                 };
                 followed += 1;
@@ -198,7 +228,7 @@ fn by_component(
             Err(errno) => return Err(errno),
         }
     }
-    openat(&at, ".", flags, Mode::empty())
+    Ok(Resolved { folder: at, way, file: None })
 }
 
 /// Opens a folder that is not a link.

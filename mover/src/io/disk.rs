@@ -57,8 +57,16 @@ struct Refusals {
 impl Disk {
     pub fn open(path: &Path) -> Result<Disk, Fault> {
         let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
-        let root = Folder::open(open)
-            .map_err(|errno| Fault::io("open the directory", path, &errno.into()))?;
+        Disk::opened(path, open)
+            .map_err(|errno| Fault::io("open the directory", path, &errno.into()))
+    }
+
+    /// The same, where the folder is opened in another way; `path` is for messages.
+    pub(super) fn opened(
+        path: &Path,
+        open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+    ) -> Result<Disk, Errno> {
+        let root = Folder::open(open)?;
         let waits = match rustix::fs::fstatfs(&root.fd) {
             Ok(status) => !matches!(status.f_type as u64, TMPFS_MAGIC | RAMFS_MAGIC),
             Err(_) => true,

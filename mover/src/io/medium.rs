@@ -5,17 +5,24 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatFs;
+
+use super::reach::Reach;
 use super::system;
 use base::job::Location;
 use base::tally::About;
 
-/// What this host reports of its end. The files of a source are looked at, those of a target not.
-pub fn about(locations: &[Location], end: TransferEnd, model: String) -> About {
-    let resident_percent = match end {
-        TransferEnd::Source => resident_percent(locations),
-        TransferEnd::Target => None,
+/// What this host reports of its end. The files of a source are looked at, those of a target not,
+/// and none of a side that is limited to a folder.
+pub fn about(locations: &[Location], end: TransferEnd, model: String, reach: &Reach) -> About {
+    let (resident_percent, file_system) = match (reach, end) {
+        (Reach::Beneath(_), _) => (None, reach.file_system().map(|status| name_of(&status))),
+        (Reach::Host, TransferEnd::Source) => {
+            (resident_percent(locations), locations.first().map(file_system))
+        }
+        (Reach::Host, TransferEnd::Target) => (None, locations.first().map(file_system)),
     };
-    let file_system = locations.first().map(file_system).unwrap_or_default();
+    let file_system = file_system.unwrap_or_default();
     About { machine: machine(), file_system, resident_percent, model, ..About::default() }
 }
 
@@ -45,7 +52,10 @@ pub fn file_system(location: &Location) -> String {
     };
     let Ok(path) = std::path::absolute(path) else { return String::new() };
     let found = path.ancestors().find_map(|folder| rustix::fs::statfs(folder).ok());
-    let Some(status) = found else { return String::new() };
+    found.map(|status| name_of(&status)).unwrap_or_default()
+}
+
+fn name_of(status: &StatFs) -> String {
     let magic = status.f_type as u64 & 0xffff_ffff;
     match FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
         Some((_, name)) => (*name).to_string(),
@@ -140,9 +150,10 @@ mod tests {
     fn what_was_just_written_is_in_memory() {
         let folder = tempfile::tempdir().unwrap();
         let locations = [Location::Path(folder.path().to_path_buf())];
-        assert_eq!(about(&locations, TransferEnd::Source, String::new()).resident_percent, None);
+        let look = |model: &str| about(&locations, TransferEnd::Source, model.into(), &Reach::Host);
+        assert_eq!(look("").resident_percent, None);
         std::fs::write(folder.path().join("f"), vec![1; 100_000]).unwrap();
-        let about = about(&locations, TransferEnd::Source, "{}".into());
+        let about = look("{}");
         // A file system that does not report it is no failure.
         assert!(matches!(about.resident_percent, None | Some(100)), "{about:?}");
         assert_eq!((about.machine.len(), about.model.as_str()), (32, "{}"));

@@ -13,6 +13,7 @@ pub mod echo;
 pub mod engine;
 pub mod holes;
 pub mod medium;
+pub mod reach;
 pub mod request;
 pub mod sampler;
 pub mod sim;

@@ -19,6 +19,16 @@ pub(crate) fn expanded(locations: &[Location]) -> Result<Vec<Location>, Fault> {
     locations.iter().map(expand).collect()
 }
 
+/// The same for a side that is limited to a folder: that is the home folder, and of nobody else's
+/// anything is said.
+pub(crate) fn expanded_beneath(locations: &[Location]) -> Result<Vec<Location>, Fault> {
+    let expand = |location: &Location| match location {
+        Location::Path(path) => expand(path, |_| None).map(Location::Path),
+        other => Ok(other.clone()),
+    };
+    locations.iter().map(expand).collect()
+}
+
 fn expand(path: &Path, home_of: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, Fault> {
     let Some(rest) = path.as_os_str().as_bytes().strip_prefix(b"~") else {
         return Ok(path.to_path_buf());

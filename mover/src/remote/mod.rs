@@ -7,5 +7,6 @@ pub mod demo;
 mod home;
 pub mod launch;
 pub mod peer;
+pub mod restriction;
 pub mod streams;
 mod write_queue;

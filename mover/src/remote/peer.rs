@@ -1,7 +1,7 @@
 //! The far side: started over the control connection, it ends with it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::home;
+use super::restriction::{PeerOptions, Restriction};
 use super::streams::{self, Credentials, random};
 use crate::io::medium::{self, TransferEnd};
+use crate::io::reach::Reach;
 use crate::io::tcp::Tuning;
 use crate::io::{clock, system, tcp, window};
 use crate::pump::lane::assembly::pipe_window_bytes;
@@ -28,7 +30,6 @@ use crate::wire::message::{Message, Open, Opened, Role};
 use crate::wire::session::Session;
 use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
-use base::cpus::Cpus;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location};
 use base::settings::{Cut, Settings};
@@ -38,11 +39,24 @@ use base::units::{Nanos, Tick};
 /// The name and version in the hello of either side.
 pub const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"));
 
-/// `datapump peer`, bound to these CPUs; returns the exit code. `model` is the cost model of this
-/// host, as JSON, where there is one.
-pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
+/// `datapump peer`, with these options; returns the exit code. `model` gives the cost model of this
+/// host, as JSON, where there is one: only a client that is not limited hears it.
+pub fn main(options: &PeerOptions, model: impl FnOnce() -> String) -> u8 {
+    let restriction = match options.restriction() {
+        Ok(restriction) => restriction,
+        Err(_) => return Class::Usage.exit_code(), // its caller has checked it
+    };
+    let asked_cpus = match restriction.as_ref().map(Restriction::asked_cpus).transpose() {
+        Ok(cpus) => cpus.flatten(),
+        Err(fault) => {
+            // It is no datapump that listens.
+            let _ = io::stderr().write_all(format!("datapump: {fault}\n").as_bytes());
+            return fault.class.exit_code();
+        }
+    };
     // Before any other thread is started.
-    let pinned = cpus.map_or(Ok(()), system::pin);
+    let pinned = options.cpus.as_ref().or(asked_cpus.as_ref()).map_or(Ok(()), system::pin);
+    let model = if restriction.is_some() { String::new() } else { model() };
     let pinned = pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")));
     let duplicated = io::stdin()
         .as_fd()
@@ -51,7 +65,12 @@ pub fn main(cpus: Option<&Cpus>, model: String) -> u8 {
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let carrier = CarrierSlot::default();
     let line = ControlLine::new(File::from(output), carrier.clone());
-    let code = match serve(File::from(input), line.clone(), carrier, Host { pinned, model }) {
+    let code = match serve(
+        File::from(input),
+        line.clone(),
+        carrier,
+        Host { pinned, model, restriction },
+    ) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -67,6 +86,16 @@ struct Host {
     /// Whether it could be bound to the CPUs that were asked for.
     pinned: Result<(), Fault>,
     model: String,
+    restriction: Option<Restriction>,
+}
+
+impl Host {
+    /// Where the paths of this request may lead, if it is allowed.
+    fn reach(&self, open: &Open) -> Result<Reach, Fault> {
+        let Some(restriction) = &self.restriction else { return Ok(Reach::Host) };
+        restriction.check(open)?;
+        restriction.reach()
+    }
 }
 
 fn serve(
@@ -81,11 +110,12 @@ fn serve(
     line.send(&negotiation.session.hello())?;
     start_reader(input, Noise::None, events_in.clone(), carrier.clone(), leave_soon);
     let open = negotiation.await_open()?;
+    let reach = host.reach(&open)?;
     host.pinned?;
     // Until the loop runs, which sends and expects pings itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
     tcp::check_congestion(open.settings.congestion.as_deref())?;
-    let prepared = prepare(&open, &line, host.model)?;
+    let prepared = prepare(&open, &line, host.model, &reach)?;
     let mut settings = open.settings.cut_as(prepared.resume_state.cut);
     let tuning = streams::tuning(&settings, open.role);
     if let Some(text) = tuning.window.and_then(window::shortfall) {
@@ -187,29 +217,37 @@ impl Prepared {
     }
 }
 
-fn prepare(open: &Open, line: &ControlLine, model: String) -> Result<Prepared, Fault> {
+fn prepare(
+    open: &Open,
+    line: &ControlLine,
+    model: String,
+    reach: &Reach,
+) -> Result<Prepared, Fault> {
     let is_made = |location: &Location| !matches!(location, Location::Path(_));
     if open.locations.len() > 1 && open.locations.iter().any(is_made) {
         return Err(Fault::peer("the peer asked for generated data among other sources"));
     }
     let end = if open.role == Role::Source { TransferEnd::Source } else { TransferEnd::Target };
-    let locations = home::expanded(&open.locations)?;
-    let about = medium::about(&locations, end, model);
+    let locations = match reach {
+        Reach::Host => home::expanded(&open.locations)?,
+        Reach::Beneath(_) => home::expanded_beneath(&open.locations)?,
+    };
+    let about = medium::about(&locations, end, model, reach);
     let (notices, _) = channel(); // the driver tells the user
     let watch = Arc::new(Watch::new(notices));
     let spare = tag()?;
     match (open.role, open.origin) {
         (Role::Source, _) => {
             let sources = match open.listed {
-                true => Sources::look_below(&locations)?,
-                false => Sources::look_for(&locations, open.settings.recursive)?,
+                true => Sources::look_below(&locations, reach)?,
+                false => Sources::look_for(&locations, open.settings.recursive, reach)?,
             };
             let sources = sources.choose(&open.settings)?;
             let resume_state = ResumeState::none(spare, &open.settings);
             Ok(Prepared { sources: Some(sources), target: None, resume_state, watch, about })
         }
         (Role::Sink, Some(origin)) => {
-            let target = Target::find(&locations[0], origin, &open.settings)?;
+            let target = Target::find(&locations[0], origin, &open.settings, reach)?;
             let warn = |text| drop(line.clone().send(&Message::Warning { text }));
             let stopping = || watch.stopping();
             let callbacks = ResumeCallbacks { warn: &warn, stopping: &stopping };

@@ -1,10 +1,13 @@
 //! The options of the other host.
 
+use std::path::PathBuf;
+
 use super::kind::{Kind, Limits};
 use super::{AnyOption, COPY, COPYING, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use base::addresses::{ADDRESSES_PHRASE, AddressList};
 use base::cpus::Cpus;
+use base::settings::Seal;
 use base::units::Nanos;
 
 const FAR: &[CommandId] = &[
@@ -24,6 +27,9 @@ const FAR_BUT_COPY: &[CommandId] = &[
     CommandId::Sweep,
 ];
 
+/// What a forced command limits a far side to.
+const PEER: &[CommandId] = &[CommandId::Peer];
+
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &SSH,
@@ -36,6 +42,10 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &ADDRESSES,
     &REMOTE_CPUS,
     &RETRY_FOR,
+    &ROOT,
+    &READ_ONLY,
+    &WRITE_ONLY,
+    &LEAST_SEAL,
 ];
 
 pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
@@ -150,4 +160,55 @@ pub(crate) static RETRY_FOR: CliOption<Nanos> = CliOption {
     more: "off ends the copy at once; the same command resumes it.",
     group: Group::Remote,
     commands: COPY,
+};
+
+pub(crate) static ROOT: CliOption<PathBuf> = CliOption {
+    name: "root",
+    letter: None,
+    value: "DIR",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Limit this far side to what is beneath DIR",
+    more: "For a forced command in authorized_keys, as rrsync is for rsync: restrict,command=\
+           \"datapump peer --root DIR\". The client's own command is ignored. Every path begins at \
+           DIR, also one with a slash in front; one that leads out, by '..' or through a link, is \
+           refused.",
+    group: Group::Remote,
+    commands: PEER,
+};
+
+pub(crate) static READ_ONLY: CliOption<bool> = CliOption {
+    name: "read-only",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "With --root: files are only copied from here",
+    more: "",
+    group: Group::Remote,
+    commands: PEER,
+};
+
+pub(crate) static WRITE_ONLY: CliOption<bool> = CliOption {
+    name: "write-only",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "With --root: files are only copied to here",
+    more: "",
+    group: Group::Remote,
+    commands: PEER,
+};
+
+pub(crate) static LEAST_SEAL: CliOption<Seal> = CliOption {
+    name: "seal",
+    letter: None,
+    value: "HOW",
+    kind: Kind::Choice(Seal::NAMES, |i| Seal::ALL[i]),
+    default: "off",
+    help: "With --root: the weakest protection of streams that is accepted",
+    more: "tls refuses copies with --seal auth or off.",
+    group: Group::Remote,
+    commands: PEER,
 };

@@ -1,7 +1,7 @@
 //! A real sshd on loopback, with keys and a configuration of its own, shared by one test program.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,21 @@ pub(crate) fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The same with a key of its own, made in this folder, that `authorized_keys` limits to a command,
+/// whatever is asked for.
+pub(crate) fn ssh_command_forced(folder: &Path, forced: &str) -> String {
+    let key = folder.join("key");
+    make_key(&key);
+    let public = fs::read_to_string(key.with_extension("pub")).unwrap();
+    let mut keys = fs::OpenOptions::new().append(true).open(SSHD.folder.join("forced")).unwrap();
+    keys.write_all(format!("restrict,command=\"{forced}\" {public}").as_bytes()).unwrap();
+    let config = folder.join("forced-config");
+    fs::write(&config, ssh_config(&SSHD.folder, SSHD.port, &key)).unwrap();
+    format!("ssh -F {}", config.display())
+}
+
 struct Sshd {
+    folder: PathBuf,
     config: PathBuf,
     port: u16,
     /// Ends sshd and removes the folder when its standard input closes, however this program ends.
@@ -59,7 +73,8 @@ fn start() -> Option<Sshd> {
     let host_key = fs::read_to_string(folder.join("host.pub")).unwrap();
     fs::write(folder.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
     let config = folder.join("config");
-    fs::write(&config, ssh_config(folder, port)).unwrap();
+    fs::write(&config, ssh_config(folder, port, &folder.join("user"))).unwrap();
+    fs::write(folder.join("forced"), "").unwrap();
 
     let mut keeper = Command::new("/bin/sh");
     keeper.args(["-c", KEEPER, "keeper"]).arg(need("sshd", "openssh-server")).arg(folder);
@@ -81,14 +96,15 @@ fn start() -> Option<Sshd> {
         return None;
     }
     std::thread::spawn(move || words.count());
-    Some(Sshd { config, port, _keeper: keeper })
+    Some(Sshd { folder: folder.to_path_buf(), config, port, _keeper: keeper })
 }
 
 fn sshd_config(folder: &Path, port: u16) -> String {
     let folder = folder.display();
     format!(
         "ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\n\
-         AuthorizedKeysFile {folder}/user.pub\nPidFile {folder}/pid\nStrictModes no\n\
+         AuthorizedKeysFile {folder}/user.pub {folder}/forced\n\
+         PidFile {folder}/pid\nStrictModes no\n\
          UsePAM no\nPermitRootLogin prohibit-password\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100:30:200\n\
          PrintMotd no\nPrintLastLog no\nSetEnv SHLVL=2\nSubsystem sftp internal-sftp\n"
@@ -96,11 +112,11 @@ fn sshd_config(folder: &Path, port: u16) -> String {
 }
 
 /// The name `far` leads to the private sshd. SHLVL=2 above keeps the account's start-up files out.
-fn ssh_config(folder: &Path, port: u16) -> String {
-    let folder = folder.display();
+fn ssh_config(folder: &Path, port: u16, identity: &Path) -> String {
+    let (folder, identity) = (folder.display(), identity.display());
     format!(
         "Host far\n HostName 127.0.0.1\n Port {port}\n \
-         IdentityFile {folder}/user\n IdentitiesOnly yes\n \
+         IdentityFile {identity}\n IdentitiesOnly yes\n \
          UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n\
          Host *\n BatchMode yes\n ConnectTimeout 10\n"
     )

@@ -1,13 +1,14 @@
 //! Where objects go, and whether the folder itself is new.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::io::disk::Disk;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::io::reach::{self, Reach};
 use crate::io::volume::Volume;
 use crate::pump::sink::OWNER_BITS;
 use crate::wire::message::Origin;
@@ -52,7 +53,7 @@ impl Root {
 impl Target {
     /// Determines what the destination is, as `cp` would: a directory takes objects by their names,
     /// anything else is the new name of a single object.
-    pub fn open(location: &Location, origin: Origin) -> Result<Target, Fault> {
+    pub fn open(location: &Location, origin: Origin, reach: &Reach) -> Result<Target, Fault> {
         match location {
             Location::Null { .. }
             | Location::Zero { .. }
@@ -63,18 +64,23 @@ impl Target {
             }
             Location::Stdio if origin.single => Ok(Target::Pipe),
             Location::Stdio => Err(Fault::usage("only one file can go to standard output")),
-            Location::Path(path) => Target::open_path(path, origin),
+            Location::Path(path) => Target::open_path(path, origin, reach),
         }
     }
 
     /// The same for these settings: folders above it are created if they may be, and a dry run
     /// creates nothing.
-    pub fn find(location: &Location, origin: Origin, settings: &Settings) -> Result<Target, Fault> {
-        let Location::Path(path) = location else { return Target::open(location, origin) };
-        let (above, is_there) = (parent_of(path), fs::symlink_metadata(path).is_ok());
-        let lacks_above = !is_there && !above.exists();
+    pub fn find(
+        location: &Location,
+        origin: Origin,
+        settings: &Settings,
+        reach: &Reach,
+    ) -> Result<Target, Fault> {
+        let Location::Path(path) = location else { return Target::open(location, origin, reach) };
+        let (above, is_there) = (parent_of(path), reach.is_there(path));
+        let lacks_above = !is_there && is_missing(above, reach);
         if lacks_above && !settings.mkpath {
-            return Target::open(location, origin).map_err(|fault| Fault {
+            return Target::open(location, origin, reach).map_err(|fault| Fault {
                 text: format!("{}: --mkpath makes the folders above it", fault.text),
                 ..fault
             });
@@ -82,53 +88,56 @@ impl Target {
         if settings.dry_run {
             let is_new_name = origin.single && !path.as_os_str().as_bytes().ends_with(b"/");
             return match lacks_above || !(is_new_name || is_there) {
-                true => Ok(Target::Absent { volume: Arc::new(Disk::open(there_above(path))?) }),
-                false => Target::open(location, origin),
+                true => {
+                    let volume = Arc::new(reach.disk(there_above(path, reach))?);
+                    Ok(Target::Absent { volume })
+                }
+                false => Target::open(location, origin, reach),
             };
         }
         if lacks_above {
-            make_folders(above, settings.fsync)?;
+            make_folders(above, settings.fsync, reach)?;
         }
-        Target::open(location, origin)
+        Target::open(location, origin, reach)
     }
 
-    fn open_path(path: &Path, origin: Origin) -> Result<Target, Fault> {
+    fn open_path(path: &Path, origin: Origin, reach: &Reach) -> Result<Target, Fault> {
         let wants_directory = path.as_os_str().as_bytes().ends_with(b"/");
-        match fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Target::directory(path, Root::FOUND),
+        let kind = reach.status(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            Ok(FileType::Directory) => Target::directory(path, Root::FOUND, reach),
             Ok(_) if wants_directory || !origin.single => {
                 let text = "is no directory: several things need one to go into";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
             }
-            Ok(meta) if !meta.is_file() => {
+            Ok(kind) if kind != FileType::RegularFile => {
                 let text = "is a device, pipe or socket, which a file does not replace: '-' as the \
                             target writes to standard output";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
             }
-            Ok(_) => Target::file(path),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(_) => Target::file(path, reach),
+            Err(Errno::NOENT) => {
                 if origin.single && !wants_directory {
-                    return Target::file(path);
+                    return Target::file(path, reach);
                 }
-                let made = fs::DirBuilder::new().mode(OWNER_BITS).create(path);
-                made.map_err(|error| Fault::io("make the directory", path, &error))?;
-                Target::directory(path, Root::MADE)
+                reach.make_directory(path, OWNER_BITS)?;
+                Target::directory(path, Root::MADE, reach)
             }
-            Err(error) => Err(Fault::io("look at", path, &error)),
+            Err(errno) => Err(reach::fault("look at", path, &errno.into())),
         }
     }
 
-    fn directory(path: &Path, root: Root) -> Result<Target, Fault> {
-        Ok(Target::Tree { volume: Arc::new(Disk::open(path)?), rename: None, root })
+    fn directory(path: &Path, root: Root, reach: &Reach) -> Result<Target, Fault> {
+        Ok(Target::Tree { volume: Arc::new(reach.disk(path)?), rename: None, root })
     }
 
-    fn file(path: &Path) -> Result<Target, Fault> {
+    fn file(path: &Path, reach: &Reach) -> Result<Target, Fault> {
         let parent = parent_of(path);
         let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
         if name.is_empty() {
             return Err(Fault::usage(format!("'{}' is no name for a file", path.display())));
         }
-        let volume = Arc::new(Disk::open(parent)?);
+        let volume = Arc::new(reach.disk(parent)?);
         Ok(Target::Tree { volume, rename: Some(name), root: Root::KEPT })
     }
 
@@ -164,9 +173,9 @@ impl Target {
 }
 
 /// The nearest folder above that exists.
-fn there_above(path: &Path) -> &Path {
+fn there_above<'a>(path: &'a Path, reach: &Reach) -> &'a Path {
     let mut above = parent_of(path);
-    while !above.exists() && parent_of(above) != above {
+    while is_missing(above, reach) && parent_of(above) != above {
         above = parent_of(above);
     }
     above
@@ -174,16 +183,26 @@ fn there_above(path: &Path) -> &Path {
 
 /// Makes a folder and those above it that are missing, as `mkdir -p` does, to last like the files
 /// that go into it.
-fn make_folders(path: &Path, fsync: Fsync) -> Result<(), Fault> {
-    let there = there_above(path);
-    let fault = |error| Fault::io("make the directory", path, &error);
-    fs::create_dir_all(path).map_err(fault)?;
-    let mut made = path;
-    while fsync == Fsync::File && made != there {
-        made = parent_of(made);
-        fs::File::open(made).and_then(|folder| folder.sync_all()).map_err(fault)?;
+fn make_folders(path: &Path, fsync: Fsync, reach: &Reach) -> Result<(), Fault> {
+    let there = there_above(path, reach);
+    let mut missing = vec![path];
+    while let Some(above) = missing.last().map(|last| parent_of(last)).filter(|at| *at != there) {
+        missing.push(above);
+    }
+    for folder in missing.into_iter().rev() {
+        match reach.make_directory(folder, 0o777) {
+            Err(_) if reach.is_folder(folder) => {} // another process was faster
+            made => made?,
+        }
+        if fsync == Fsync::File {
+            reach.disk(parent_of(folder))?.sync_directory(b".")?;
+        }
     }
     Ok(())
+}
+
+fn is_missing(path: &Path, reach: &Reach) -> bool {
+    matches!(reach.status(path), Err(Errno::NOENT))
 }
 
 fn parent_of(path: &Path) -> &Path {

@@ -3,13 +3,13 @@
 //! what comes back with the same patterns.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use crate::io::reach::{self, Reach};
 use base::fault::Fault;
 
 /// A pattern for one name: no slash is in it.
@@ -45,8 +45,8 @@ pub fn is_pattern(path: &Path) -> bool {
 }
 
 /// What this path stands for: itself where it exists, else what matches it, sorted. Never empty.
-pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, Fault> {
-    if !is_pattern(path) || fs::symlink_metadata(path).is_ok() {
+pub(crate) fn expand(path: &Path, reach: &Reach) -> Result<Vec<PathBuf>, Fault> {
+    if !is_pattern(path) || reach.is_there(path) {
         return Ok(vec![path.to_path_buf()]);
     }
     let bytes = path.as_os_str().as_bytes();
@@ -58,17 +58,17 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, Fault> {
         found = match typed.iter().any(|byte| WILDCARDS.contains(byte)) {
             true => {
                 let pattern = Pattern::new(typed).map_err(Fault::usage)?;
-                matching(&found, &pattern, path, &mut unread)?
+                matching(&found, &pattern, (path, reach), &mut unread)?
             }
             false => found.iter().map(|above| above.join(literal(typed))).collect(),
         };
     }
     found.retain(|path| match is_folder {
-        true => path.is_dir(),
-        false => fs::symlink_metadata(path).is_ok(),
+        true => reach.is_folder(path),
+        false => reach.is_there(path),
     });
     match (found.is_empty(), unread) {
-        (true, Some((folder, error))) => Err(Fault::io("list", &folder, &error)),
+        (true, Some((folder, error))) => Err(reach::fault("list", &folder, &error)),
         (true, None) => {
             let why = Fault::io("find", path, &io::ErrorKind::NotFound.into());
             Err(Fault { text: format!("nothing there matches '{}'", path.display()), ..why })
@@ -83,19 +83,14 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, Fault> {
 fn matching(
     folders: &[PathBuf],
     pattern: &Pattern,
-    path: &Path,
+    (path, reach): (&Path, &Reach),
     unread: &mut Option<(PathBuf, io::Error)>,
 ) -> Result<Vec<PathBuf>, Fault> {
     let mut found = Vec::new();
     for above in folders {
         let folder = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let names = fs::read_dir(folder).and_then(|entries| {
-            let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
-            let fits = |name: &io::Result<OsString>| {
-                name.as_ref().map_or(true, |name| pattern.matches(name.as_bytes()))
-            };
-            names.filter(fits).take(MATCHES_MAX + 1).collect::<io::Result<Vec<OsString>>>()
-        });
+        let fits = |name: &OsStr| pattern.matches(name.as_bytes());
+        let names = reach.names(folder, fits, MATCHES_MAX + 1);
         match names {
             Ok(mut names) => {
                 names.sort();
@@ -161,6 +156,7 @@ const MATCHES_MAX: usize = 50_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn patterns_match_as_in_a_shell() {
@@ -206,7 +202,7 @@ mod tests {
         }
         let found = |typed: &str| {
             let path = PathBuf::from(format!("{}/{typed}", folder.path().display()));
-            let found = expand(&path).map_err(|fault| fault.text)?;
+            let found = expand(&path, &Reach::Host).map_err(|fault| fault.text)?;
             let name = |path: &PathBuf| {
                 let path = path.to_str().unwrap();
                 path.strip_prefix(folder.path().to_str().unwrap()).unwrap()[1..].to_string()

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
 use crate::io::attributes;
 use crate::io::disk::Disk;
+use crate::io::reach::{self, Reach};
 use crate::io::volume::{Mtime, Volume};
 use crate::pump::sink::compare::sum_of;
 use crate::pump::source::limits::Limits;
@@ -73,6 +73,7 @@ pub struct Sources {
     limits: Limits,
     sums: Sums,
     listed: Option<Listed>,
+    reach: Reach,
 }
 
 /// Whether files are hashed before they are offered.
@@ -105,34 +106,38 @@ enum Root {
 
 impl Sources {
     /// Checks each source. When none can be copied the transfer ends before it begins.
-    pub fn look(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
-        let look = |location: &Location| (location.clone(), look_at(location, recursive));
-        Sources::of(locations.iter().map(look).collect())
+    pub fn look(locations: &[Location], recursive: bool, reach: &Reach) -> Result<Sources, Fault> {
+        let look = |location: &Location| (location.clone(), look_at(location, recursive, reach));
+        Sources::of(locations.iter().map(look).collect(), reach)
     }
 
     /// The same on a host whose shell has not seen what was typed: patterns are expanded.
-    pub(crate) fn look_for(locations: &[Location], recursive: bool) -> Result<Sources, Fault> {
+    pub(crate) fn look_for(
+        locations: &[Location],
+        recursive: bool,
+        reach: &Reach,
+    ) -> Result<Sources, Fault> {
         let mut looked = Vec::with_capacity(locations.len());
         for location in locations {
             let expanded = match location {
-                Location::Path(path) => pattern::expand(path),
+                Location::Path(path) => pattern::expand(path, reach),
                 _ => Ok(Vec::new()),
             };
             match expanded {
                 Ok(paths) if paths.is_empty() => {
-                    looked.push((location.clone(), look_at(location, recursive)));
+                    looked.push((location.clone(), look_at(location, recursive, reach)));
                 }
                 Ok(paths) => looked.extend(paths.into_iter().map(|path| {
-                    let root = look_at_path(&path, recursive);
+                    let root = look_at_path(&path, recursive, reach);
                     (Location::Path(path), root)
                 })),
                 Err(fault) => looked.push((location.clone(), Err(fault))),
             }
         }
-        Sources::of(looked)
+        Sources::of(looked, reach)
     }
 
-    fn of(looked: Vec<(Location, Result<Root, Fault>)>) -> Result<Sources, Fault> {
+    fn of(looked: Vec<(Location, Result<Root, Fault>)>, reach: &Reach) -> Result<Sources, Fault> {
         let (count, mut roots) = (looked.len(), Vec::with_capacity(looked.len()));
         for looked in looked {
             roots.push(match looked {
@@ -150,13 +155,13 @@ impl Sources {
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
         let select = Select::new(&[])?;
         let origin = Origin { single, endless };
-        let limits = Limits::default();
-        Ok(Sources { roots, origin, select, limits, sums: Sums::None, listed: None })
+        let (limits, reach) = (Limits::default(), reach.clone());
+        Ok(Sources { roots, origin, select, limits, sums: Sums::None, listed: None, reach })
     }
 
     /// Checks the one folder below which a list names what is copied.
-    pub(crate) fn look_below(locations: &[Location]) -> Result<Sources, Fault> {
-        let mut sources = Sources::look(locations, true)?;
+    pub(crate) fn look_below(locations: &[Location], reach: &Reach) -> Result<Sources, Fault> {
+        let mut sources = Sources::look(locations, true, reach)?;
         match &mut sources.roots[..] {
             [Root::Directory { prefix, .. }] => {
                 prefix.clear();
@@ -199,16 +204,21 @@ impl Sources {
     pub fn wait(&self) -> bool {
         self.roots.iter().any(|root| match root {
             Root::Made(_) | Root::Bad { .. } => false,
-            Root::File { real, .. } => waits(real.parent().unwrap_or(Path::new("/"))),
-            Root::Directory { real, .. } => waits(real),
+            Root::File { real, .. } => self.waits_at(real.parent().unwrap_or(Path::new("/"))),
+            Root::Directory { real, .. } => self.waits_at(real),
         })
+    }
+
+    fn waits_at(&self, directory: &Path) -> bool {
+        self.reach.disk(directory).is_ok_and(|disk| disk.waits())
     }
 
     /// Walks everything; `tell` returns false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(WalkEvent) -> bool) {
-        let Sources { roots, select, limits, sums, listed, .. } = self;
+        let Sources { roots, select, limits, sums, listed, reach, .. } = self;
         let mut batch = Offers {
             settings,
+            reach,
             found: Vec::new(),
             bytes: 0,
             number: 0,
@@ -243,13 +253,9 @@ impl Sources {
     }
 }
 
-fn waits(directory: &Path) -> bool {
-    Disk::open(directory).is_ok_and(|disk| disk.waits())
-}
-
-fn look_at(location: &Location, recursive: bool) -> Result<Root, Fault> {
+fn look_at(location: &Location, recursive: bool, reach: &Reach) -> Result<Root, Fault> {
     match (location, made_object(location)) {
-        (Location::Path(path), _) => look_at_path(path, recursive),
+        (Location::Path(path), _) => look_at_path(path, recursive, reach),
         (_, made) => Ok(Root::Made(made.expect("what is no path is made up, or piped"))),
     }
 }
@@ -276,10 +282,10 @@ pub(crate) fn means_contents(path: &Path) -> bool {
     typed || path.file_name().is_none()
 }
 
-fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
-    let fault = |error| Fault::io("find", path, &error);
-    let meta = Meta::of_path(path).map_err(|errno| fault(errno.into()))?;
-    let real = fs::canonicalize(path).map_err(fault)?;
+fn look_at_path(path: &Path, recursive: bool, reach: &Reach) -> Result<Root, Fault> {
+    let fault = |error| reach::fault("find", path, &error);
+    let meta = Meta::of_path(path, reach).map_err(|errno| fault(errno.into()))?;
+    let real = reach.canonical(path).map_err(fault)?;
     let meta = Box::new(meta);
     // The name as it was typed: a link given on the command line is followed but keeps its name.
     let typed = path.file_name().or(real.file_name()).unwrap_or(OsStr::new(""));
@@ -306,12 +312,13 @@ fn look_at_path(path: &Path, recursive: bool) -> Result<Root, Fault> {
 /// Entries that are collected for an offer.
 struct Offers<'a> {
     settings: &'a Settings,
+    reach: Reach,
     found: Vec<Found>,
     bytes: usize,
     /// The number that the next object will have: they are counted as they are offered.
     number: u64,
     twins: HardLinks,
-    /// The whole file system: the targets of followed links can be anywhere.
+    /// All that can be reached: the targets of followed links can be anywhere there.
     everything: Option<Arc<Disk>>,
     buffer: Buffer,
     tell: &'a mut dyn FnMut(WalkEvent) -> bool,
@@ -406,7 +413,7 @@ impl Offers<'_> {
     fn add_file(&mut self, real: &Path, name: Vec<u8>, meta: &Meta) {
         let parent = real.parent().unwrap_or(Path::new("/"));
         let in_parent = real.file_name().unwrap_or(OsStr::new("")).as_bytes().to_vec();
-        let disk = match Disk::open(parent) {
+        let disk = match self.reach.disk(parent) {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(real, fault),
         };

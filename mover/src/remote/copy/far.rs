@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Attempt;
 use super::open::{How, Opened, resume_state, window_of};
 use crate::io::medium::{self, TransferEnd};
+use crate::io::reach::Reach;
 use crate::io::{clock, tcp, window};
 use crate::pump::lane::assembly::{Stream, pipe_window_bytes};
 use crate::pump::run::{Dial, Line, Part, Peer, Walking};
@@ -199,7 +200,7 @@ impl Near<'_> {
             return Ok((None, ResumeState::none(tag()?, &self.job.settings)));
         }
         let origin = opened.origin.expect("the session has seen to it");
-        let target = Target::find(&self.job.target, origin, &self.job.settings)?;
+        let target = Target::find(&self.job.target, origin, &self.job.settings, &Reach::Host)?;
         // Where no source means its contents, the folder itself keeps its metadata.
         let contents =
             |location: &Location| matches!(location, Location::Path(path) if means_contents(path));
@@ -237,13 +238,11 @@ impl Near<'_> {
 
     /// The far side does not use it, but this side's own report has it.
     fn about(&self) -> About {
-        match self.role {
-            Role::Source => medium::about(&self.job.sources, TransferEnd::Source, String::new()),
-            Role::Sink => {
-                let target = std::slice::from_ref(&self.job.target);
-                medium::about(target, TransferEnd::Target, String::new())
-            }
-        }
+        let (locations, end) = match self.role {
+            Role::Source => (&self.job.sources[..], TransferEnd::Source),
+            Role::Sink => (std::slice::from_ref(&self.job.target), TransferEnd::Target),
+        };
+        medium::about(locations, end, String::new(), &Reach::Host)
     }
 
     /// Sends a far source the names to copy, about a thousand at a time.

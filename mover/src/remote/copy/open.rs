@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 
 use super::resolve::{Resolved, near_sources, refuse_into_itself, refuse_to_delete_source};
 use crate::io::medium::{self, TransferEnd};
+use crate::io::reach::Reach;
 use crate::pump::lane::assembly::pipe_window_bytes;
 use crate::pump::run::{Part, start_walk};
 use crate::pump::sink::Target;
@@ -47,7 +48,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     let sources = near_sources(job, resolved.names.as_ref())?;
     refuse_into_itself(job)?;
     refuse_to_delete_source(job)?;
-    let target = Target::find(&job.target, sources.origin, &job.settings)?;
+    let target = Target::find(&job.target, sources.origin, &job.settings, &Reach::Host)?;
     let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
     let settings = job.settings.cut_as(resume_state.cut);
     let how = How {
@@ -69,7 +70,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
         carrier: Carrier::Memory,
         about: About {
             sink_file_system: medium::file_system(&job.target),
-            ..medium::about(&job.sources, TransferEnd::Source, String::new())
+            ..medium::about(&job.sources, TransferEnd::Source, String::new(), &Reach::Host)
         },
         resume_state,
         expected: Expected::Anything,

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::io::reach::Reach;
 use crate::io::tcp;
 use crate::pump::sink::journal::TransferId;
 use crate::pump::source::names::{Ending, Names};
@@ -48,9 +49,10 @@ pub(super) fn with_requests_for_rate(job: &Job) -> Job {
 /// The sources, where they are on this host.
 pub(super) fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sources, Fault> {
     let Some(names) = names else {
-        return Sources::look(&job.sources, job.settings.recursive)?.choose(&job.settings);
+        let sources = Sources::look(&job.sources, job.settings.recursive, &Reach::Host)?;
+        return sources.choose(&job.settings);
     };
-    let sources = Sources::look_below(&job.sources)?.choose(&job.settings)?;
+    let sources = Sources::look_below(&job.sources, &Reach::Host)?.choose(&job.settings)?;
     Ok(sources.list(names.clone(), job.settings.recursive))
 }
 

@@ -41,7 +41,7 @@ struct Below<'a> {
 impl Offers<'_> {
     /// Adds what a list names, with the folders on the way to it.
     pub(super) fn add_listed(&mut self, root: &Path, listed: &Listed) {
-        let disk = match Disk::open(root) {
+        let disk = match self.reach.disk(root) {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(root, fault),
         };
@@ -78,7 +78,7 @@ impl Offers<'_> {
             self.excluded += 1;
             return;
         }
-        let followed = self.settings.links == Links::Follow && real.is_dir();
+        let followed = self.settings.links == Links::Follow && self.is_folder(&real);
         if (meta.is_dir() || followed) && below.listed.folders == Folders::Refused {
             let text =
                 format!("'{}' is a directory: -r copies it with all that is in it", real.display());
@@ -99,7 +99,7 @@ impl Offers<'_> {
         below.listed.folders == Folders::Copied
             && parents(name).any(|folder| {
                 let is_entered = || match self.settings.links {
-                    Links::Follow => below.root.join(name_of(folder)).is_dir(),
+                    Links::Follow => self.is_folder(&below.root.join(name_of(folder))),
                     Links::Copy | Links::Skip | Links::Safe => {
                         let meta = At::find(&below.disk, folder).and_then(|at| at.meta());
                         meta.is_ok_and(|meta| meta.is_dir())
@@ -107,6 +107,11 @@ impl Offers<'_> {
                 };
                 below.listed.names.contains(folder) && is_entered()
             })
+    }
+
+    /// True for a folder, and for a link to one.
+    fn is_folder(&self, path: &Path) -> bool {
+        Meta::of_path(path, &self.reach).is_ok_and(|meta| meta.is_dir())
     }
 
     /// Offers the folders above a name that have not been offered.

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::io::beneath::{Folder, Links};
 use crate::io::disk::Disk;
+use crate::io::reach::Reach;
 use crate::pump::source::walk::Spot;
 use base::settings::Moment;
 
@@ -24,8 +25,8 @@ pub(super) struct Meta(Stat);
 
 impl Meta {
     /// The target of a path on the command line: links are followed.
-    pub(super) fn of_path(path: &Path) -> Result<Meta, Errno> {
-        rustix::fs::stat(path).map(Meta)
+    pub(super) fn of_path(path: &Path, reach: &Reach) -> Result<Meta, Errno> {
+        reach.status(path).map(Meta)
     }
 
     pub(super) fn of_folder(folder: &Folder) -> Result<Meta, Errno> {

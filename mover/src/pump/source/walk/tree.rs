@@ -1,11 +1,10 @@
 //! Walks a tree: folders, and what is found in them.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::io::disk::Disk;
+use crate::io::reach;
 use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::Shape;
 use crate::pump::source::walk::listing::{At, Listing, Meta};
@@ -18,7 +17,7 @@ use base::settings::Links;
 
 impl Offers<'_> {
     pub(super) fn add_tree(&mut self, real: &Path, prefix: Vec<u8>, meta: &Meta) {
-        let disk = match Disk::open(real) {
+        let disk = match self.reach.disk(real) {
             Ok(disk) => Arc::new(disk),
             Err(fault) => return self.unoffered(real, fault),
         };
@@ -156,16 +155,17 @@ impl Offers<'_> {
     pub(super) fn follow(&mut self, spot: Spot, open: &mut Vec<Frame>) {
         let everything = match &self.everything {
             Some(disk) => disk.clone(),
-            None => match Disk::open(Path::new("/")) {
+            None => match self.reach.disk(Path::new("/")) {
                 Ok(disk) => Arc::new(disk),
                 Err(fault) => return self.unoffered(&spot.real, fault),
             },
         };
         self.everything = Some(everything.clone());
-        let real = match fs::canonicalize(&spot.real) {
+        let real = match self.reach.canonical(&spot.real) {
             Ok(real) => real,
             Err(error) => {
-                return self.unoffered(&spot.real, Fault::io("follow", &spot.real, &error));
+                let fault = reach::fault("follow", &spot.real, &error);
+                return self.unoffered(&spot.real, fault);
             }
         };
         let inside = real.as_os_str().as_bytes()[1..].to_vec();

@@ -1,0 +1,277 @@
+//! Where the paths of a transfer may lead: anywhere on this host, or only beneath one folder.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, StatFs, mkdirat, statat};
+use rustix::io::Errno;
+
+use super::beneath::{self, Links, open_folder};
+use super::disk::Disk;
+use base::fault::{Class, Fault};
+
+/// What paths may lead to. Every path that a user or a peer gives is resolved by one of these; what
+/// is found then is named below a [`Disk`], which never leaves its own root.
+#[derive(Clone, Debug, Default)]
+pub enum Reach {
+    /// Everything on this host that the process has a right to.
+    #[default]
+    Host,
+    /// What is beneath this folder. A path begins there, also one with a slash in front; one with
+    /// too many `..`, and one through a link that leads out, is refused.
+    Beneath(Arc<OwnedFd>),
+}
+
+impl Reach {
+    /// Only what is beneath this folder, which may be named by a link.
+    pub fn beneath(folder: &Path) -> Result<Reach, Fault> {
+        rustix::fs::open(folder, OFlags::PATH | FOLDER, Mode::empty())
+            .map(|root| Reach::Beneath(Arc::new(root)))
+            .map_err(|errno| Fault::io("open the directory", folder, &errno.into()))
+    }
+
+    /// The tree below a folder.
+    pub fn disk(&self, path: &Path) -> Result<Disk, Fault> {
+        let root = match self {
+            Reach::Host => return Disk::open(path),
+            Reach::Beneath(root) => root,
+        };
+        let open = |flags| open_folder(root.as_fd(), below(path), flags, Links::Beneath);
+        Disk::opened(path, open).map_err(|errno| fault("open the directory", path, &errno.into()))
+    }
+
+    /// The path with all links resolved. It begins with a slash: that of this host, or that of the
+    /// folder that everything is beneath.
+    pub fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        match self {
+            Reach::Host => std::fs::canonicalize(path),
+            Reach::Beneath(root) => {
+                let way = beneath::canonical(root.as_fd(), below(path))?;
+                Ok(Path::new("/").join(OsStr::from_bytes(&way)))
+            }
+        }
+    }
+
+    /// What the path leads to; links are followed.
+    pub fn status(&self, path: &Path) -> Result<Stat, Errno> {
+        let root = match self {
+            Reach::Host => return rustix::fs::stat(path),
+            Reach::Beneath(root) => root,
+        };
+        let way = beneath::canonical(root.as_fd(), below(path))?;
+        let way = Path::new(OsStr::from_bytes(&way));
+        let (folder, name) = parent_and_name(way).unwrap_or((Path::new(""), OsStr::new(".")));
+        let flags = OFlags::PATH;
+        let folder = open_folder(root.as_fd(), below(folder), flags, Links::Refused)?;
+        // What has become a link since is taken as that: nothing follows it.
+        statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// True where something has this name; a link is not followed.
+    pub fn is_there(&self, path: &Path) -> bool {
+        let (Reach::Beneath(root), Some((folder, name))) = (self, parent_and_name(path)) else {
+            return match self {
+                Reach::Host => std::fs::symlink_metadata(path).is_ok(),
+                Reach::Beneath(_) => self.status(path).is_ok(),
+            };
+        };
+        open_folder(root.as_fd(), below(folder), OFlags::PATH, Links::Beneath)
+            .and_then(|folder| statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW))
+            .is_ok()
+    }
+
+    /// True for a folder, and for a link to one.
+    pub fn is_folder(&self, path: &Path) -> bool {
+        let kind = self.status(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        kind == Ok(FileType::Directory)
+    }
+
+    /// The names in a folder that fit, so many at most.
+    pub fn names(
+        &self,
+        path: &Path,
+        fits: impl Fn(&OsStr) -> bool,
+        max: usize,
+    ) -> io::Result<Vec<OsString>> {
+        let flags = OFlags::RDONLY | FOLDER;
+        let folder = match self {
+            Reach::Host => rustix::fs::open(path, flags, Mode::empty())?,
+            Reach::Beneath(root) => open_folder(root.as_fd(), below(path), flags, Links::Beneath)?,
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if names.len() == max {
+                break;
+            }
+            if name != "." && name != ".." && fits(name) {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes a folder with this mode, less the umask.
+    pub fn make_directory(&self, path: &Path, mode: u32) -> Result<(), Fault> {
+        let made = match self {
+            Reach::Host => std::fs::DirBuilder::new().mode(mode).create(path),
+            Reach::Beneath(root) => parent_and_name(path)
+                .ok_or(Errno::EXIST)
+                .and_then(|(folder, name)| {
+                    let flags = OFlags::PATH;
+                    let folder = open_folder(root.as_fd(), below(folder), flags, Links::Beneath)?;
+                    mkdirat(&folder, name, Mode::from_raw_mode(mode))
+                })
+                .map_err(io::Error::from),
+        };
+        made.map_err(|error| fault("make the directory", path, &error))
+    }
+
+    /// The file system that paths are on, where all of them are beneath one folder.
+    pub(super) fn file_system(&self) -> Option<StatFs> {
+        match self {
+            Reach::Host => None,
+            Reach::Beneath(root) => rustix::fs::fstatfs(root).ok(),
+        }
+    }
+}
+
+/// The fault of a path that could not be resolved.
+pub fn fault(doing: &str, path: &Path, why: &io::Error) -> Fault {
+    if why.raw_os_error() != Some(Errno::XDEV.raw_os_error()) {
+        return Fault::io(doing, path, why);
+    }
+    let text = format!(
+        "'{}' leads out of the folder that the far side is limited to: name something beneath it",
+        path.display()
+    );
+    Fault::new(Class::Usage, text)
+}
+
+/// A path as it is resolved beneath a root: a leading slash means the root.
+fn below(path: &Path) -> &[u8] {
+    let bytes = path.as_os_str().as_bytes();
+    let slashes = bytes.iter().take_while(|byte| **byte == b'/').count();
+    &bytes[slashes..]
+}
+
+/// `None` for the root, and for what ends with `..`.
+fn parent_and_name(path: &Path) -> Option<(&Path, &OsStr)> {
+    Some((path.parent()?, path.file_name()?))
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Scene(tempfile::TempDir);
+
+    impl Scene {
+        /// A folder `root` with links of every kind, and `outside` beside it.
+        fn new() -> Scene {
+            let scene = Scene(tempfile::tempdir().unwrap());
+            fs::create_dir_all(scene.at("root/a/b")).unwrap();
+            fs::create_dir_all(scene.at("outside/b")).unwrap();
+            for file in ["root/file", "root/a/file", "outside/file"] {
+                fs::write(scene.at(file), b"").unwrap();
+            }
+            for (target, name) in [
+                ("a", "in"),
+                ("a/file", "to-file"),
+                ("../file", "a/up-to-file"),
+                ("to-file", "to-link"),
+                ("../outside", "out"),
+                ("../outside/file", "out-to-file"),
+                ("nowhere", "dangling"),
+                ("loop", "loop"),
+            ] {
+                symlink(target, scene.at("root").join(name)).unwrap();
+            }
+            symlink(scene.at("root/a"), scene.at("root/absolute")).unwrap();
+            scene
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn reach(&self) -> Reach {
+            Reach::beneath(&self.at("root")).unwrap()
+        }
+    }
+
+    #[test]
+    fn paths_are_resolved_beneath_the_root() {
+        let scene = Scene::new();
+        let out = Err(Errno::XDEV);
+        let cases = [
+            ("", Ok("/")),
+            (".", Ok("/")),
+            ("/", Ok("/")),
+            ("//a//b/", Ok("/a/b")),
+            ("a/../a", Ok("/a")),
+            ("in/b/../..", Ok("/")),
+            ("file", Ok("/file")),
+            ("/file", Ok("/file")),
+            ("to-file", Ok("/a/file")),
+            ("to-link", Ok("/a/file")),
+            ("in/up-to-file", Ok("/file")),
+            ("..", out),
+            ("/..", out),
+            ("a/../../outside", out),
+            ("out", out),
+            ("out/b", out),
+            ("out/../root/a", out),
+            ("out-to-file", out),
+            ("absolute", out),
+            ("file/x", Err(Errno::NOTDIR)),
+            ("file/..", Err(Errno::NOTDIR)),
+            ("nothing", Err(Errno::NOENT)),
+            ("dangling", Err(Errno::NOENT)),
+            ("loop", Err(Errno::LOOP)),
+        ];
+        for (asked, expect) in cases {
+            let path = Path::new(asked);
+            let got = scene.reach().canonical(path);
+            let got = got.map_err(|why| Errno::from_io_error(&why).unwrap());
+            assert_eq!(got, expect.map(PathBuf::from), "{asked}");
+            let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
+            let real = |way: &str| rustix::fs::stat(scene.at(&format!("root{way}"))).map(inode);
+            let status = scene.reach().status(path).map(inode);
+            assert_eq!(status, expect.and_then(real), "{asked}");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_seen_opened_or_made() {
+        let scene = Scene::new();
+        let reach = scene.reach();
+        let seen = ["out", "a", "/", "..", "out/b", "dangling", "../outside", "nothing"];
+        let seen = seen.map(|path| reach.is_there(Path::new(path)));
+        assert_eq!(seen, [true, true, true, false, false, true, false, false]);
+        for path in ["../new", "/../new", "out/new", "absolute/new", "..", "/"] {
+            assert!(reach.make_directory(Path::new(path), 0o755).is_err(), "{path}");
+        }
+        for path in ["..", "out", "out/b", "absolute", "a/../.."] {
+            let fault = reach.disk(Path::new(path)).unwrap_err();
+            assert_eq!(fault.class, Class::Usage, "{path}: {fault}");
+            assert!(fault.text.contains("leads out of the folder"), "{path}: {fault}");
+        }
+        assert_eq!(fs::read_dir(scene.0.path()).unwrap().count(), 2, "nothing is new beside it");
+        assert_eq!(fs::read_dir(scene.at("outside")).unwrap().count(), 2);
+        for path in ["new", "/a/new", "in/other"] {
+            reach.make_directory(Path::new(path), 0o755).unwrap();
+        }
+        assert!(scene.at("root/a/other").is_dir() && reach.disk(Path::new("/in/new")).is_ok());
+    }
+}
