@@ -324,7 +324,7 @@ pub struct Interface {
 pub fn interface(name: &str) -> Option<Interface> {
     use rustix::net::{AddressFamily, SocketType, netdevice, socket};
     let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-    let number = |what| {
+    let number = |what: libc::c_ulong| {
         // SAFETY: an `ifreq` is integers, addresses as bytes, and a pointer that may be null.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         // One byte is left for the end of the name.
@@ -334,7 +334,8 @@ pub fn interface(name: &str) -> Option<Interface> {
         let letters = request.ifr_name.iter_mut().zip(name.bytes());
         letters.for_each(|(letter, byte)| *letter = byte.cast_signed());
         // SAFETY: both requests read the name and write a number into a live `ifreq`.
-        let status = unsafe { libc::ioctl(asked.as_raw_fd(), what, &raw mut request) };
+        let status =
+            unsafe { libc::ioctl(asked.as_raw_fd(), what as libc::Ioctl, &raw mut request) };
         // SAFETY: the kernel has written the union as a number.
         (status == 0).then(|| unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
     };
@@ -445,9 +446,12 @@ fn members(set: &CpuSet) -> Vec<u32> {
 
 /// Makes the calling thread run only when no other thread wants the CPU.
 pub fn run_when_idle() -> io::Result<()> {
-    let nothing = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the pointer is to a live `sched_param`, which the call only reads.
-    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const nothing) };
+    // The kernel's `struct sched_param`: the library of musl refuses the call itself.
+    let nothing: libc::c_int = 0;
+    // SAFETY: the pointer is to a live structure, which the call only reads.
+    let status = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const nothing)
+    };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
