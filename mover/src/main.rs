@@ -6,12 +6,16 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use base::fault::Class;
-use mover::remote::peer;
 use mover::remote::restriction::PeerOptions;
+use mover::remote::{peer, version};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     let command = words.next();
+    if command.as_deref() == Some("--version".as_ref()) {
+        let told = writeln!(io::stdout(), "datapump-peer {}", version::text());
+        return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     match options(command, words) {
         Ok(options) => ExitCode::from(peer::main(&options, String::new)),
         Err(why) => {

@@ -14,6 +14,7 @@ use super::command_id::{Branch, CommandId, Group, TREE};
 use super::complete;
 use super::help;
 use super::options::{self, AnyOption, Description, Shape};
+use mover::remote::version;
 
 /// The whole command line.
 pub(super) fn command() -> Command {
@@ -29,6 +30,7 @@ pub(super) fn shown() -> Command {
 fn top() -> Command {
     Command::new("datapump")
         .version(env!("CARGO_PKG_VERSION"))
+        .long_version(version::text())
         .about(help::ABOUT)
         .override_usage(help::SYNOPSIS)
         .before_help(help::first_screen())

@@ -9,4 +9,5 @@ pub mod launch;
 pub mod peer;
 pub mod restriction;
 pub mod streams;
+pub mod version;
 mod write_queue;
