@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::cpus::Cpus;
 use super::path::PathSample;
-use super::settings::{DataSet, Settings};
+use super::settings::{DataSet, Settings, choice};
 use super::tally::SideReport;
 use super::units::{Nanos, Rate};
 use crate::addresses::AddressList;
@@ -37,13 +37,20 @@ impl Location {
     }
 }
 
+choice!(
+    /// Whether the far side's program is sent to its host. `Auto`: where it has none that fits.
+    Install { Auto = "auto", Never = "never", Always = "always", }
+);
+
 /// How the far side is reached and started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The command that replaces `ssh`, with its arguments; the host and the far command follow.
     pub ssh: Option<Vec<String>>,
-    /// The far side's program; `datapump` in the far PATH when not given.
+    /// The far side's program; `datapump` in the far PATH when not given, or one that is sent.
     pub datapump: Option<String>,
+    /// Whether a program is sent.
+    pub install: Install,
     /// Ports that the far side may listen on, both ends included.
     pub ports: Option<(u16, u16)>,
     /// Where data connections may go besides the addresses of the host that was typed.
@@ -64,6 +71,7 @@ impl Default for Remote {
         Remote {
             ssh: None,
             datapump: None,
+            install: Install::Auto,
             ports: None,
             addresses,
             retry_for,

@@ -219,6 +219,7 @@ macro_rules! choice {
         }
     };
 }
+pub(crate) use choice;
 
 choice!(
     /// Which backend does the input and output.

@@ -3,6 +3,7 @@
 
 mod bench;
 mod experiment;
+mod install;
 mod page;
 mod power_cut;
 mod said;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["torture", options @ ..] => torture::torture(options),
+        ["install-matrix", options @ ..] => install::matrix(options),
         ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
         ["power-cut", options @ ..] => power_cut::power_cut(options),
         ["bench", "peers", options @ ..] => bench::peers(options),
@@ -47,6 +49,9 @@ cargo xtask COMMAND
                          copies that are interrupted at random; writes runs/DATE-torture.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
+  install-matrix [--program FILE] [--peer FILE] [--only NAME]
+                         copies to far hosts of all kinds, which have no datapump; writes
+                         runs/DATE-install.md
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO,...] [--disk DIR]
               [--peer NAME=PATH]...
                          datapump beside its peers, found in PATH or named: wdt, bbcp, mscp,

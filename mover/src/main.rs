@@ -10,6 +10,11 @@ use mover::remote::restriction::PeerOptions;
 use mover::remote::{peer, version};
 
 fn main() -> ExitCode {
+    let asked: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(code) = mover::remote::installed::asked(&asked, &["peer"]) {
+        return ExitCode::from(code);
+    }
     let mut words = std::env::args_os().skip(1);
     let command = words.next();
     if command.as_deref() == Some("--version".as_ref()) {

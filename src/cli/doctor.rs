@@ -115,6 +115,9 @@ fn examine(args: &DoctorArgs, console: &Console) -> Result<Examined, Fault> {
             return Ok(Examined { findings, not_reached: Some(fault.class) });
         }
     };
+    if let Some(text) = far.probe.installed() {
+        console.warning(&text);
+    }
     let far_facts = all_facts(&mut far.probe, far_folder, Toward::WhoLoggedIn)?;
     let named: Vec<String> = far_facts.get("reached_at").cloned().into_iter().collect();
     let choice = addresses::choose(&launch(host, args), &named);

@@ -226,7 +226,7 @@ fn carry_out(
     let stage = whole.then(|| Stage::of(copies())).transpose()?;
     let mut bench = match design.scenarios.is_empty() {
         true => None,
-        false => Some(bench(design, args, &mut store)?),
+        false => Some(bench(design, args, &mut store, console)?),
     };
     console.remark(&opening(bench.as_ref(), stage.as_ref(), seed));
     if bench.as_ref().is_some_and(is_held_up) {
@@ -310,7 +310,12 @@ fn steady_congestion() -> Option<String> {
 }
 
 /// The experiment gets its name when it begins.
-fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench, Fault> {
+fn bench(
+    design: Design,
+    args: &MeasureArgs,
+    store: &mut Store,
+    console: &Console,
+) -> Result<Bench, Fault> {
     let mut near = Probe::start(&measure::own_process()?)?;
     let here = near.environment()?;
     let autogroup = here.facts.get(environment::AUTOGROUP).is_some_and(|fact| fact == "1");
@@ -320,6 +325,9 @@ fn bench(design: Design, args: &MeasureArgs, store: &mut Store) -> Result<Bench,
         Launch::Process { .. } => None,
         Launch::Ssh { .. } => {
             let mut probe = Probe::start(&far_launch)?;
+            if let Some(text) = probe.installed() {
+                console.warning(&text);
+            }
             let environment = store.environment(&probe.environment()?)?;
             Some(HostProbe { probe, environment })
         }

@@ -73,6 +73,12 @@ use mover::remote;
 /// The whole program.
 pub fn main() -> ExitCode {
     let started = Instant::now();
+    // What a program is asked before it is started as a far side.
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(code) = remote::installed::asked(&words, &["peer", "probe"]) {
+        return ExitCode::from(code);
+    }
     let code = match Args::parse(std::env::args_os(), &Outside::of_process()) {
         Ok(args) => perform(&args, started),
         Err(Stop::Help(text)) => {

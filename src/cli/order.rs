@@ -473,8 +473,8 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
 }
 
 /// Options that need another host.
-const ABOUT_FAR: [&str; 7] =
-    ["ssh", "port", "identity", "remote-datapump", "ports", "addresses", "remote-cpus"];
+const ABOUT_FAR: [&str; 8] =
+    ["ssh", "port", "identity", "remote-datapump", "install", "ports", "addresses", "remote-cpus"];
 
 #[cfg(test)]
 mod tests {

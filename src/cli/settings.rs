@@ -2,7 +2,7 @@
 
 use super::options::{copying, moving, recording, remote, storage};
 use super::typed::Typed;
-use base::job::Remote;
+use base::job::{Install, Remote};
 use base::settings::Settings;
 
 /// The settings that the command has options for; the others have their defaults.
@@ -48,7 +48,14 @@ pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
     };
     typed.set(&mut far.addresses, &remote::ADDRESSES)?;
     typed.set(&mut far.retry_for, &remote::RETRY_FOR)?;
-    Ok(far)
+    typed.set(&mut far.install, &remote::INSTALL)?;
+    match (&far.datapump, far.install) {
+        (Some(program), Install::Always) => Err(format!(
+            "--install always sends a program, and --remote-datapump '{program}' names one that is \
+             there: leave one out"
+        )),
+        _ => Ok(far),
+    }
 }
 
 /// The command of ssh with a port and a key. They come first: ssh takes the first of two ports.

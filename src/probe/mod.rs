@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout};
+use std::process::ChildStdin;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -336,10 +336,19 @@ impl Probe {
             }
             Answer::Probe { program, .. } => Err(Fault::new(
                 Class::Version,
-                format!("{} is {program}, this is {PROGRAM}: install the same version", self.what),
+                format!(
+                    "{} is {program}, this is {PROGRAM}: install the same version, or leave \
+                     --remote-datapump and --install never out",
+                    self.what
+                ),
             )),
             other => Err(self.strange(&other)),
         }
+    }
+
+    /// What the user is to be told of the program that was sent to its host for it.
+    pub fn installed(&self) -> Option<String> {
+        self.launched.as_ref().and_then(Launched::installed)
     }
 
     /// The CPUs of its host that it may use.
@@ -504,7 +513,7 @@ impl Drop for Probe {
 }
 
 /// Reads lines on a separate thread, so that waiting for a line can time out.
-fn read(stdout: ChildStdout) -> Receiver<String> {
+fn read(stdout: impl Read + Send + 'static) -> Receiver<String> {
     let (said, lines) = sync_channel(1);
     thread::spawn(move || {
         let mut stdout = BufReader::new(stdout);

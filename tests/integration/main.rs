@@ -20,6 +20,7 @@ mod holes;
 mod hostile;
 mod hostile_floods;
 mod hostile_names;
+mod install;
 mod links;
 mod measure;
 mod mirror;

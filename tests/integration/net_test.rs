@@ -108,7 +108,8 @@ fn what_cannot_be_tested_is_refused_with_what_to_write() {
         ("--time 1 far near", 2, "unexpected argument 'near'"),
         ("--time 1 --on far", 2, "unexpected argument '--on'"),
         ("--time 1 -s 64 --request-size 16M far", 2, "raise --memory"),
-        (&format!("--time 1 far {nobody}"), 8, "there is no datapump at far"),
+        (&format!("--time 1 far {nobody}"), 8, "far did not run /bin/sh"),
+        (&format!("--time 1 --install never far {nobody}"), 8, "there is no datapump at far"),
     ];
     each(cases, |(line, code, expect)| {
         let ran = scene.run(&format!("net-test {line}"));

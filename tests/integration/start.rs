@@ -2,8 +2,8 @@
 //! first byte of data.
 
 use std::collections::VecDeque;
-use std::io::Write;
-use std::os::unix::net::UnixListener;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -18,11 +18,11 @@ use crate::support::{PATIENCE, PROGRAM, Scene, data, each, need, need_root, run}
 type Flights = &'static [&'static [&'static str]];
 
 const PUSH: Flights =
-    &[&["Hello"], &["Hello"], &["Open", "Carry", "Offer"], &["Opened", "Want"], &["Carried"]];
+    &[&[], &["Hello"], &["Hello", "Open", "Carry", "Offer"], &["Opened", "Want"], &["Carried"]];
 const PULL: Flights = &[
+    &[],
     &["Hello"],
-    &["Hello"],
-    &["Open"],
+    &["Hello", "Open"],
     &["Opened", "Offer"],
     &["Cut", "Carry", "Want"],
     &["Carried"],
@@ -70,21 +70,34 @@ fn the_first_data_waits_for_one_answer() {
 }
 
 /// What answers a login may be a shell that runs what it reads: before the mark of a datapump
-/// nothing that anybody has chosen is sent, no path and no name of a file.
+/// nothing that anybody has chosen is sent, no path and no name of a file. A shell is told how to
+/// start the far side; where no program may be sent, nothing at all is sent.
 #[test]
-fn only_the_greeting_is_sent_before_the_mark() {
-    let scene = Scene::new();
-    std::fs::create_dir(scene.path("tree")).unwrap();
-    data::write_file(&scene.path("tree/a\ntouch pwned\n#"), 1, 10);
-    let words = format!("timeout 2 cat > {}; exit 1", scene.path("said").display());
-    let ssh = scene.script("no-datapump", &words);
-    let line = format!("copy -r --retry-for off --ssh {} @/tree far:@/out", ssh.display());
-    let ran = scene.run(&line);
-    assert_eq!(ran.code, 7, "{ran}");
-    let said = std::fs::read(scene.path("said")).unwrap();
-    assert_eq!(envelope(&mut &said[..]).as_deref(), Some(&said[..]), "one message");
-    assert_eq!(Message::decode(&said[4..]).unwrap().name(), "Hello");
+fn only_the_script_is_sent_before_the_mark() {
+    let cases = [("auto", 8), ("never", 7)];
+    each(cases, |(install, code)| {
+        let scene = Scene::new();
+        std::fs::create_dir(scene.path("tree")).unwrap();
+        data::write_file(&scene.path("tree/a\ntouch pwned\n#"), 1, 10);
+        let words = format!("timeout 2 cat > {}; exit 1", scene.path("said").display());
+        let ssh = scene.script("no-datapump", &words);
+        let line = format!("copy -r --install {install} --ssh {} @/tree f:@/out", ssh.display());
+        let ran = scene.run(&line);
+        assert_eq!(ran.code, *code, "{ran}");
+        let said = std::fs::read_to_string(scene.path("said")).unwrap();
+        if *install == "never" {
+            assert_eq!(said, "");
+            return;
+        }
+        assert!(said.starts_with(SCRIPT_BEGINS) && said.ends_with(SCRIPT_ENDS), "{said}");
+        let once = |part| said.matches(part).count() == 1;
+        assert!(once(SCRIPT_BEGINS) && once(SCRIPT_ENDS), "{said}");
+        assert!(!said.contains("pwned") && !said.contains("/out"), "{said}");
+    });
 }
+
+const SCRIPT_BEGINS: &str = "# datapump starts its far side\n";
+const SCRIPT_ENDS: &str = "} # datapump: end of the script\n";
 
 /// Lets the two sides talk in flights, and freely after the last.
 fn relay(listener: &UnixListener, mut far: Command, flights: Flights) {
@@ -93,8 +106,10 @@ fn relay(listener: &UnixListener, mut far: Command, flights: Flights) {
     let mut far = far.spawn().unwrap();
     let mut stdout = far.stdout.take().unwrap();
     let mark = skip_mark(&mut stdout).unwrap();
+    let mut to_far = far.stdin.take().unwrap();
+    to_far.write_all(&script(&near)).unwrap();
     let mut of_near = Side::new(near.try_clone().unwrap(), Box::new(near));
-    let mut of_far = Side::new(stdout, Box::new(far.stdin.take().unwrap()));
+    let mut of_far = Side::new(stdout, Box::new(to_far));
     of_near.to.write_all(&mark).unwrap();
     for (number, names) in flights.iter().enumerate() {
         let (from, to) = match number % 2 {
@@ -112,6 +127,17 @@ fn relay(listener: &UnixListener, mut far: Command, flights: Flights) {
     drop(to_far);
     far.wait().unwrap();
     back.join().unwrap();
+}
+
+/// What comes before the first message: the far side here is started as by a forced command.
+fn script(mut near: &UnixStream) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(SCRIPT_ENDS.as_bytes()) {
+        near.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    seen
 }
 
 /// One side: what it says, and what leads to it.

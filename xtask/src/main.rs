@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["man", folder] => checks::man(folder),
         ["wire-hash"] => checks::print_wire_hash(),
-        ["bench" | "experiment" | "power-cut" | "torture" | "wan", ..] => {
+        ["bench" | "experiment" | "install-matrix" | "power-cut" | "torture" | "wan", ..] => {
             return experiments(&words);
         }
         _ => Err(USAGE.to_string()),
@@ -55,5 +55,5 @@ cargo xtask COMMAND
                          libFuzzer over one target of fuzz/, or all: a minute each
   man DIR                man page and completions, written by the built program
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states
-  torture, power-cut, bench, experiment, wan
+  torture, power-cut, install-matrix, bench, experiment, wan
                          long proofs, benches and experiments: cargo xtask bench says more";

@@ -27,8 +27,20 @@ pub const FOR_TESTS: &[Part] = &[
     ("e2fsprogs", "mkfs.ext4"),
     ("quota", "setquota"),
     ("shellcheck", "shellcheck"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("tcsh", "tcsh"),
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
+];
+
+/// What `cargo xtask install-matrix` needs besides.
+pub const FOR_INSTALLS: &[Part] = &[
+    ("mksh", "mksh"),
+    ("ksh93u+m", "ksh93"),
+    ("busybox-static", "busybox"),
+    ("zstd", "zstd"),
+    ("binutils", "strip"),
 ];
 
 /// Packages for `cargo xtask bench`; the tools under comparison are used where they are installed.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::install::skip_script;
 use super::write_queue::{WriteQueue, broken};
 use crate::ends::stream::Protection;
 use crate::io::volume::Handle;
@@ -116,13 +117,14 @@ pub type Carrier = Arc<Carrying>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noise {
     /// A login shell may have printed something: skip to the mark.
-    Skip,
-    None,
+    UntilMark,
+    /// Where a forced command starts this side, the script for a shell comes first.
+    Script,
 }
 
 /// Reads messages until the connection ends, and reports each as an event; then calls `at_end`.
 pub(crate) fn start_reader(
-    mut reader: impl Read + Send + 'static,
+    reader: impl Read + Send + 'static,
     noise: Noise,
     events: Sender<Event>,
     carrier: Carrier,
@@ -131,9 +133,10 @@ pub(crate) fn start_reader(
     let work = move || {
         let mut backlog = Backlog::default();
         let ended = (|| {
-            if noise == Noise::Skip {
-                skip_noise(&mut reader)?;
-            }
+            let mut reader = match noise {
+                Noise::UntilMark => after_mark(reader)?,
+                Noise::Script => skip_script(reader),
+            };
             while let Some((message, bytes)) = read_message(&mut reader)? {
                 match message {
                     Message::Carried(bytes) => {
@@ -193,19 +196,23 @@ fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Faul
 }
 
 /// Reads up to the mark. If that never comes, the error shows what came instead.
-fn skip_noise(reader: &mut impl Read) -> Result<(), Fault> {
+fn after_mark(mut reader: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>, Fault> {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !seen.ends_with(MARK) {
         match reader.read(&mut byte) {
             Ok(1..) => seen.push(byte[0]),
-            Ok(0) | Err(_) => return Err(no_peer(&seen)),
+            Ok(0) => return Err(no_peer(&seen)),
+            Err(error) => {
+                let fault = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>());
+                return Err(fault.cloned().unwrap_or_else(|| no_peer(&seen)));
+            }
         }
         if seen.len() > NOISE_BYTES_MAX {
             return Err(no_peer(&seen));
         }
     }
-    Ok(())
+    Ok(Box::new(reader))
 }
 
 fn no_peer(seen: &[u8]) -> Fault {
@@ -217,8 +224,8 @@ fn no_peer(seen: &[u8]) -> Fault {
                 .escape_debug()
                 .to_string();
             format!(
-                "the far side is no datapump peer; it said: {shown}; is --remote-datapump the path \
-                 of a datapump there?"
+                "the far side is no datapump peer; it said: {shown}; is that a forced command, a \
+                 restricted shell, or a wrong --remote-datapump?"
             )
         }
     };

@@ -144,7 +144,7 @@ impl Attempt<'_> {
             self.launch.start(self.login, move |line| tell.warn(line))?;
         let carrier = CarrierSlot::default();
         let line = ControlLine::new(stdin, carrier.clone());
-        start_reader(stdout, Noise::Skip, events_in.clone(), carrier.clone(), || {});
+        start_reader(stdout, Noise::UntilMark, events_in.clone(), carrier.clone(), || {});
         let near = Near { job, attempt: self, role, line: line.clone(), carrier, events_in };
         let opened = near.open(source, events, &mut launched);
         let outcome = opened.and_then(|opened| carry_out(opened, self.watch, self.started));

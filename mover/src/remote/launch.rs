@@ -1,10 +1,12 @@
 //! Starts the far side: the system's `ssh`, or a process on this host.
 
 use std::fmt::{self, Debug};
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,10 +15,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::install::{self, FarOutput, Installing, Part, Progress};
+use super::peer::tag;
 use crate::io::system;
 use base::cpus::Cpus;
 use base::fault::{Class, Fault};
-use base::job::Remote;
+use base::job::{Install, Remote};
 use base::units::Nanos;
 
 /// How the far side is started.
@@ -86,6 +90,7 @@ pub struct Launched {
     host: Option<String>,
     program: String,
     relay: Option<Relay>,
+    progress: Arc<Progress>,
 }
 
 /// What the end of a far side means.
@@ -107,8 +112,15 @@ struct Relay {
     thread: JoinHandle<()>,
 }
 
+/// Takes what the user is told, line by line.
 #[derive(Clone)]
-struct Tell(Arc<dyn Fn(String) + Send + Sync>);
+pub(super) struct Tell(Arc<dyn Fn(String) + Send + Sync>);
+
+impl Tell {
+    pub(super) fn say(&self, line: String) {
+        (self.0)(line);
+    }
+}
 
 impl Debug for Tell {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,12 +137,18 @@ impl Launch {
         }
     }
 
+    /// True where the far host may be sent a program: `/bin/sh` there reads a script first.
+    fn may_install(&self) -> bool {
+        matches!(self, Launch::Ssh { remote, .. }
+            if remote.datapump.is_none() && remote.install != Install::Never)
+    }
+
     /// Starts the far side of a copy. What ssh prints in the meantime goes to `tell`.
     pub fn start(
         &self,
         login: Login,
         tell: impl Fn(String) + Send + Sync + 'static,
-    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+    ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
         let cpus = match self {
             Launch::Ssh { remote, .. } => remote.cpus.as_ref(),
             Launch::Process { cpus, .. } => cpus.as_ref(),
@@ -139,7 +157,9 @@ impl Launch {
         words.extend(cpus.map(|cpus| format!("--cpus={cpus}")));
         let is_ssh = matches!(self, Launch::Ssh { .. });
         let words_of = if is_ssh { Stdio::piped() } else { Stdio::inherit() };
-        let (mut launched, stdin, stdout) = self.spawn(&words, login, words_of)?;
+        let tell = Tell(Arc::new(tell));
+        let (mut launched, stdin, stdout) =
+            self.spawn(&words, login, words_of, Some(tell.clone()))?;
         let what = launched.what.clone();
         launched.relay = launched.child.stderr.take().map(|from| Relay::start(from, what, tell));
         Ok((launched, stdin, stdout))
@@ -150,8 +170,8 @@ impl Launch {
         &self,
         words: &[String],
         login: Login,
-    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
-        self.spawn(words, login, Stdio::inherit())
+    ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
+        self.spawn(words, login, Stdio::inherit(), None)
     }
 
     fn spawn(
@@ -159,7 +179,8 @@ impl Launch {
         words: &[String],
         login: Login,
         stderr: Stdio,
-    ) -> Result<(Launched, ChildStdin, ChildStdout), Fault> {
+        tell: Option<Tell>,
+    ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
         let (mut command, launched_as) = self.command(words, login);
         let what = self.what();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
@@ -167,14 +188,47 @@ impl Launch {
             let fault = Fault::system(&format!("start '{what}'"), &error);
             Fault { class: Class::Unreachable, ..fault }
         })?;
-        let stdin = child.stdin.take().expect("asked for");
+        let mut stdin = child.stdin.take().expect("asked for");
         let stdout = child.stdout.take().expect("asked for");
-        let host = match self {
-            Launch::Ssh { host, .. } => Some(host.clone()),
-            Launch::Process { .. } => None,
+        let progress = Arc::new(Progress::default());
+        let stdout = match self.installing(words, &mut stdin, progress.clone(), tell)? {
+            Some(installing) => FarOutput::answering(stdout, installing),
+            None => FarOutput::plain(stdout),
         };
-        let relay = None;
-        Ok((Launched { child, what, host, program: launched_as, relay }, stdin, stdout))
+        let host = self.host().map(str::to_string);
+        let (program, relay) = (launched_as, None);
+        Ok((Launched { child, what, host, program, relay, progress }, stdin, stdout))
+    }
+
+    /// Gives the far host's shell its script, while ssh logs in; where that may install something.
+    fn installing(
+        &self,
+        words: &[String],
+        stdin: &mut ChildStdin,
+        progress: Arc<Progress>,
+        tell: Option<Tell>,
+    ) -> Result<Option<Installing>, Fault> {
+        let Launch::Ssh { host, remote } = self else { return Ok(None) };
+        if !self.may_install() {
+            return Ok(None);
+        }
+        let part = Part::of(words);
+        let programs = install::programs(part);
+        let script = install::script(part, &words.join(" "), remote.install, &programs, &tag()?);
+        // Where ssh has ended already, its end says why.
+        drop(stdin.write_all(script.as_bytes()));
+        let input = stdin.as_fd().try_clone_to_owned();
+        let input = input.map_err(|error| Fault::system("duplicate a pipe", &error))?;
+        Ok(Some(Installing {
+            part,
+            host: host.clone(),
+            programs,
+            input: File::from(input),
+            progress,
+            tell,
+            tried: Vec::new(),
+            sent: 0,
+        }))
     }
 
     /// The command as the user knows it.
@@ -198,7 +252,11 @@ impl Launch {
                 (command, program.display().to_string())
             }
             Launch::Ssh { host, remote } => {
-                let program = remote.datapump.clone().unwrap_or_else(|| "datapump".into());
+                let program = match &remote.datapump {
+                    _ if self.may_install() => SHELL.to_string(),
+                    Some(program) => program.clone(),
+                    None => "datapump".to_string(),
+                };
                 let (ssh, arguments) = match remote.ssh.as_deref() {
                     Some([ssh, arguments @ ..]) => (ssh.as_str(), arguments),
                     _ => ("ssh", &[][..]),
@@ -211,7 +269,10 @@ impl Launch {
                     command.args(PLAIN);
                 }
                 command.args(arguments);
-                command.arg(host).arg(format!("{} {}", quoted(&program), words.join(" ")));
+                command.arg(host).arg(match self.may_install() {
+                    true => program.clone(), // one plain word, for any login shell
+                    false => format!("{} {}", quoted(&program), words.join(" ")),
+                });
                 (command, program)
             }
         }
@@ -228,8 +289,21 @@ impl Launched {
         explained
     }
 
+    /// Grows while a program is sent there.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.progress.sent_bytes()
+    }
+
+    /// What the user is to be told of a program that was sent there, where nobody was told at once.
+    pub fn installed(&self) -> Option<String> {
+        self.progress.note()
+    }
+
     fn explained(&mut self, fault: Fault) -> Explained {
         let given = |fault| Explained { fault, was_there: false };
+        if let Some(fault) = self.progress.fault() {
+            return given(fault);
+        }
         let Some(status) = self.wait(Duration::from_millis(500)) else { return given(fault) };
         let host = self.host.clone().unwrap_or_else(|| "this host".into());
         let unreachable = fault.class == Class::Unreachable;
@@ -242,10 +316,14 @@ impl Launched {
             return lost(format!("'{what}' to {host} was ended by {name}, before all was said"));
         }
         let text = match status.code() {
+            Some(code) if unreachable && code != SSH_FAILED && self.had_no_shell() => {
+                return given(Fault::new(Class::Version, self.no_shell(&host, code, &said)));
+            }
             Some(126 | 127) => {
                 let text = format!(
                     "there is no datapump at {host} ('{}' was not found there): install the same \
-                     version, or name its path with --remote-datapump",
+                     version, name its path with --remote-datapump, or let it be sent there by \
+                     --install auto without --remote-datapump",
                     self.program
                 );
                 return given(Fault::new(Class::Version, text));
@@ -270,6 +348,20 @@ impl Launched {
             _ => return given(fault),
         };
         given(Fault::new(Class::Unreachable, text))
+    }
+
+    fn had_no_shell(&self) -> bool {
+        self.program == SHELL && !self.progress.has_begun()
+    }
+
+    /// What a login means that ran something else than the shell.
+    fn no_shell(&self, host: &str, code: i32, said: &str) -> String {
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        format!(
+            "{host} did not run {SHELL} for this login (exit code {code}){said}; if its account \
+             has a forced command or a restricted shell, let that run 'datapump peer', and add \
+             --install never"
+        )
     }
 
     /// Waits for the far side to end, and kills it if it does not. True where it ended by itself,
@@ -315,20 +407,16 @@ impl Launched {
 }
 
 impl Relay {
-    fn start(
-        from: ChildStderr,
-        what: String,
-        tell: impl Fn(String) + Send + Sync + 'static,
-    ) -> Relay {
+    fn start(from: ChildStderr, what: String, tell: Tell) -> Relay {
         let last_line = Arc::new(Mutex::new(String::new()));
         let last = last_line.clone();
-        let (held, tell) = (Arc::new(Mutex::new(String::new())), Tell(Arc::new(tell)));
+        let held = Arc::new(Mutex::new(String::new()));
         let (relay_held, relay_tell) = (held.clone(), tell.clone());
         let work = move || {
             let mut from = BufReader::new(from);
             for number in 0.. {
                 if !lock(&held).is_empty() && !more_within(&from, LINE_HELD) {
-                    tell.0(std::mem::take(&mut *lock(&held)));
+                    tell.say(std::mem::take(&mut *lock(&held)));
                 }
                 let mut line = Vec::new();
                 match from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
@@ -345,7 +433,7 @@ impl Relay {
                 };
                 let before = std::mem::replace(&mut *lock(&held), whole);
                 if !before.is_empty() {
-                    tell.0(before);
+                    tell.say(before);
                 }
                 *lock(&last) = text;
             }
@@ -359,7 +447,7 @@ impl Relay {
     fn told_in(&self, text: &str) {
         let held = std::mem::take(&mut *lock(&self.held));
         if !held.is_empty() && !text.contains(lock(&self.last_line).as_str()) {
-            self.tell.0(held);
+            self.tell.say(held);
         }
     }
 
@@ -389,6 +477,8 @@ fn more_within(from: &BufReader<ChildStderr>, time: Timespec) -> bool {
 const LINE_HELD: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 /// How long a far side that is no longer needed may take to end.
 pub const LEAVES_WITHIN: Duration = Duration::from_millis(900);
+/// The far command where a program may be sent.
+const SHELL: &str = "/bin/sh";
 /// The exit code of ssh where ssh itself has failed, not what it started.
 const SSH_FAILED: i32 = 255;
 

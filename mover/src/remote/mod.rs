@@ -5,6 +5,8 @@ pub mod control;
 pub mod copy;
 pub mod demo;
 mod home;
+mod install;
+pub mod installed;
 pub mod launch;
 pub mod peer;
 pub mod restriction;

@@ -108,7 +108,7 @@ fn serve(
     line.send_mark()?;
     let mut negotiation = Negotiation::new(&line, &events);
     line.send(&negotiation.session.hello())?;
-    start_reader(input, Noise::None, events_in.clone(), carrier.clone(), leave_soon);
+    start_reader(input, Noise::Script, events_in.clone(), carrier.clone(), leave_soon);
     let open = negotiation.await_open()?;
     let reach = host.reach(&open)?;
     host.pinned?;

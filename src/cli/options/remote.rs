@@ -7,6 +7,7 @@ use super::{AnyOption, COPY, COPYING, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use base::addresses::{ADDRESSES_PHRASE, AddressList};
 use base::cpus::Cpus;
+use base::job::Install;
 use base::settings::Seal;
 use base::units::Nanos;
 
@@ -38,6 +39,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &IDENTITY,
     &IDENTITY_THERE,
     &REMOTE_DATAPUMP,
+    &INSTALL,
     &PORTS,
     &ADDRESSES,
     &REMOTE_CPUS,
@@ -105,7 +107,24 @@ pub(crate) static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     kind: Kind::Text(|text| text),
     default: "datapump",
     help: "Path of datapump on the far side, if it is not in PATH",
-    more: "",
+    more: "Then that program is used, whatever its version, and none is sent there.",
+    group: Group::Remote,
+    commands: FAR,
+};
+
+pub(crate) static INSTALL: CliOption<Install> = CliOption {
+    name: "install",
+    letter: None,
+    value: "WHEN",
+    kind: Kind::Choice(Install::NAMES, |i| Install::ALL[i]),
+    default: "auto",
+    help: "Send the far side's program there",
+    more: "With auto a host that has no datapump in its PATH, or one that does not fit this one, \
+           gets its program over the same ssh connection, once. It stays in the first of \
+           $DATAPUMP_DIR, ~/.cache/datapump, $XDG_RUNTIME_DIR/datapump, /var/tmp/datapump-UID and \
+           /tmp/datapump-UID there from which programs run, and is removed by later ones when it \
+           was not used for 30 days. With never the far command is 'datapump peer' alone, and with \
+           always the program of this host is used there.",
     group: Group::Remote,
     commands: FAR,
 };

@@ -1,6 +1,7 @@
 //! Shared by the end-to-end tests: folders, data, runs of the real program, and a real sshd.
 
 pub(crate) mod capture;
+pub(crate) mod cells;
 pub(crate) mod data;
 pub(crate) mod far;
 pub(crate) mod liar;

@@ -77,7 +77,7 @@ impl Near<'_> {
         let (origin, walking) = source.unzip();
         let open = Message::Open(Box::new(self.request(&identity, secret, origin)));
         let mut session = Session::driver(self.role, PROGRAM, clock::now());
-        let agreed = self.converse(&mut session, &open, &events);
+        let agreed = self.converse(&mut session, &open, &events, launched);
         let Agreed { opened, known, carried, early } =
             agreed.map_err(|fault| self.explain(fault, launched))?;
         let login = clock::now().since(self.attempt.started);
@@ -290,23 +290,23 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// Greets, and when the far side has greeted sends all that needs no answer: the request, what
-    /// the walk finds first, and whether this connection carries it. Not before: without its mark
-    /// it may be a shell that runs what it reads, names of files among it. The user may be asked
-    /// for a password: then only the user's patience ends the login. After its first message the
-    /// far side sends pings.
+    /// When the far side has greeted, greets and sends all that needs no answer: the request, what
+    /// the walk finds first, and whether this connection carries it. Nothing before: without its
+    /// mark it may be a shell that runs what it reads. The user may be asked for a password: then
+    /// only the user's patience ends the login. After its first message the far side sends pings.
     fn converse(
         &self,
         session: &mut Session,
         open: &Message,
         events: &Receiver<Event>,
+        launched: &Launched,
     ) -> Result<Agreed<'_>, Fault> {
         let mut line = self.line.clone();
-        line.send(&session.hello())?;
         let known = Known::of(self.attempt.launch);
         let (mut early, mut carried, mut has_greeted) = (Vec::new(), None, false);
         let stall = self.job.settings.stall;
         let (mut heard, mut patience) = (clock::now(), self.attempt.login.patience(stall));
+        let mut sent = 0;
         loop {
             match events.recv_timeout(Duration::from_millis(50)) {
                 Ok(Event::Heard(message)) => {
@@ -314,6 +314,7 @@ impl Near<'_> {
                     heard = clock::now();
                     match message {
                         Message::Hello { .. } => {
+                            line.send(&session.hello())?;
                             session.say(clock::now(), open);
                             line.send(open)?;
                             has_greeted = true;
@@ -347,6 +348,9 @@ impl Near<'_> {
             }
             if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
+            }
+            if launched.sent_bytes() > sent {
+                (sent, heard) = (launched.sent_bytes(), clock::now());
             }
             if patience.is_some_and(|patience| clock::now().since(heard) > patience) {
                 return Err(silent("the far side", clock::now().since(heard)));
