@@ -56,9 +56,12 @@ impl Speaker {
     ) -> Self {
         let (heard_in, heard) = mpsc::channel();
         thread::spawn(move || {
-            if mark == Mark::Skip {
-                skip_mark(&mut reader)?;
+            let mut first = Vec::new();
+            match mark {
+                Mark::Skip => drop(skip_mark(&mut reader)?),
+                Mark::None => first = skip_script(&mut reader),
             }
+            let mut reader = first.as_slice().chain(reader);
             while let Some(bytes) = envelope(&mut reader) {
                 heard_in.send(Message::decode(&bytes[4..]).ok()?).ok()?;
             }
@@ -241,4 +244,22 @@ pub(crate) fn watch(pid: i32) -> thread::JoinHandle<Watched> {
 pub(crate) struct Watched {
     pub memory_bytes_max: u64,
     pub killed: bool,
+}
+
+/// What a driver sends to a shell comes first, where it may be one that answers. Returns what was
+/// read of a message instead.
+fn skip_script(reader: &mut impl Read) -> Vec<u8> {
+    let mut seen = vec![0; 4];
+    match reader.read_exact(&mut seen) {
+        Ok(()) if seen == b"# da" => {}
+        Ok(()) => return seen,
+        Err(_) => return Vec::new(),
+    }
+    let mut byte = [0];
+    while !seen.ends_with(b"} # datapump: end of the script\n")
+        && reader.read_exact(&mut byte).is_ok()
+    {
+        seen.push(byte[0]);
+    }
+    Vec::new()
 }
