@@ -9,7 +9,7 @@ mod opening;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -164,8 +164,8 @@ pub(crate) fn start_reader(
         .expect("the system gives a thread");
 }
 
-/// Passes carried bytes to the lane. If the lane is slow, so is the connection, as TCP would be. The
-/// first may be here before this side has handled the message that lets the connection carry them.
+/// Passes carried bytes to the lane. If the lane is slow, so is the connection, as TCP would be.
+/// The first may be here before the message that lets the connection carry them is handled.
 fn deliver(carrier: &Carrier, bytes: &[u8]) -> Result<(), Fault> {
     let stream = carrier.stream.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = carrier.begun.wait_timeout_while(stream, CARRIED_WITHIN, |it| it.is_none());
@@ -268,7 +268,7 @@ mod tests {
         let carrier = Carrier::default();
         let mut line = ControlLine::new(std::io::sink(), carrier.clone());
         let (events, _heard) = channel();
-        start_reader(Told { bytes, read }, Noise::None, events, carrier, || {});
+        start_reader(Told { bytes, read }, Noise::Script, events, carrier, || {});
         was_read.recv().unwrap();
         let stream = line.carry().unwrap();
         let mut lane = File::from(stream.handle.socket.fd().try_clone_to_owned().unwrap());
