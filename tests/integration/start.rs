@@ -74,8 +74,7 @@ fn the_first_data_waits_for_one_answer() {
 /// start the far side; where no program may be sent, nothing at all is sent.
 #[test]
 fn only_the_script_is_sent_before_the_mark() {
-    let cases = [("auto", 8), ("never", 7)];
-    each(cases, |(install, code)| {
+    each(["auto", "never"], |install| {
         let scene = Scene::new();
         std::fs::create_dir(scene.path("tree")).unwrap();
         data::write_file(&scene.path("tree/a\ntouch pwned\n#"), 1, 10);
@@ -83,7 +82,7 @@ fn only_the_script_is_sent_before_the_mark() {
         let ssh = scene.script("no-datapump", &words);
         let line = format!("copy -r --install {install} --ssh {} @/tree f:@/out", ssh.display());
         let ran = scene.run(&line);
-        assert_eq!(ran.code, *code, "{ran}");
+        assert_eq!(ran.code, 7, "{ran}");
         let said = std::fs::read_to_string(scene.path("said")).unwrap();
         if *install == "never" {
             assert_eq!(said, "");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mover::wire::message::{Message, Open};
 
-use super::speaker::{envelope, skip_mark};
+use super::speaker::{envelope, skip_mark, skip_script};
 use super::{Scene, need};
 
 /// The direction of some bytes.
@@ -164,6 +164,9 @@ fn log_in(shared: &Arc<Shared>, line: UnixStream) {
 }
 
 fn toward_far(mut near: UnixStream, mut far: impl Write, shared: &Shared) {
+    // The far side is started here: the script that would do it is left out.
+    let first = skip_script(&mut near);
+    let mut near = first.as_slice().chain(near);
     while let Some(bytes) = envelope(&mut near) {
         if let Ok(Message::Open(open)) = Message::decode(&bytes[4..]) {
             shared.opens.lock().unwrap().push(*open);

@@ -248,7 +248,7 @@ pub(crate) struct Watched {
 
 /// What a driver sends to a shell comes first, where it may be one that answers. Returns what was
 /// read of a message instead.
-fn skip_script(reader: &mut impl Read) -> Vec<u8> {
+pub(crate) fn skip_script(reader: &mut impl Read) -> Vec<u8> {
     let mut seen = vec![0; 4];
     match reader.read_exact(&mut seen) {
         Ok(()) if seen == b"# da" => {}
