@@ -316,8 +316,12 @@ impl Launched {
             return lost(format!("'{what}' to {host} was ended by {name}, before all was said"));
         }
         let text = match status.code() {
+            // A login that ends at once and says nothing may be anything.
             Some(code)
-                if unreachable && code != SSH_FAILED && self.had_no_shell() && !said.is_empty() =>
+                if unreachable
+                    && code != SSH_FAILED
+                    && self.had_no_shell()
+                    && (!said.is_empty() || matches!(code, 126 | 127)) =>
             {
                 return given(Fault::new(Class::Version, self.no_shell(&host, code, &said)));
             }
@@ -358,8 +362,9 @@ impl Launched {
 
     /// What a login means that ran something else than the shell.
     fn no_shell(&self, host: &str, code: i32, said: &str) -> String {
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         format!(
-            "{host} did not run {SHELL} for this login (exit code {code}): {said}; if its account \
+            "{host} did not run {SHELL} for this login (exit code {code}){said}; if its account \
              has a forced command or a restricted shell, let that run 'datapump peer', and add \
              --install never"
         )
