@@ -380,14 +380,18 @@ impl Installing {
             (_, "") => format!("exit code {}", shown(status)),
             _ => reason(why),
         };
-        let stem = self.part.stem();
+        let (stem, arch) = (self.part.stem(), std::env::consts::ARCH);
+        let package = match self.part {
+            Part::Peer => "datapump-mover",
+            Part::Probe => "datapump",
+        };
         format!(
-            "'{}' of this host does not run at {}: {why}; put a statically linked {stem}-{} beside \
-             this program (releases have it; cargo build --profile dist -p datapump-mover --target \
-             {0}-unknown-linux-musl makes one), or install datapump {} there",
+            "'{}' of this host does not run at {}: {why}; put a statically linked {stem}-{arch} \
+             beside this program (cargo build --profile dist -p {package} --target \
+             {arch}-unknown-linux-musl makes one, with a C compiler for musl), or install datapump \
+             {} there",
             program.unwrap_or_default(),
             self.host,
-            std::env::consts::ARCH,
             env!("CARGO_PKG_VERSION"),
         )
     }
@@ -539,6 +543,31 @@ mod tests {
                 expect.iter().map(|(arch, path)| (*arch, path.to_string())).collect();
             expect.sort();
             assert_eq!(found, expect, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_run_is_named_with_what_to_build() {
+        let cases = [(Part::Peer, "datapump-mover"), (Part::Probe, "datapump")];
+        for (part, package) in cases {
+            let installing = Installing {
+                part,
+                host: "dtn2".into(),
+                programs: vec![program("x86_64")],
+                input: File::open("/dev/null").unwrap(),
+                progress: Arc::default(),
+                tell: None,
+                tried: Vec::new(),
+                sent: 1,
+            };
+            let text = installing.does_not_run("127 not found");
+            let arch = std::env::consts::ARCH;
+            let build = format!("-p {package} --target {arch}-unknown-linux-musl makes one");
+            let file = format!("a statically linked {}-{arch} beside", part.stem());
+            for expect in ["'/nowhere' of this host", "at dtn2: its dynamic loader", &build, &file]
+            {
+                assert!(text.contains(expect), "{expect}: {text}");
+            }
         }
     }
 

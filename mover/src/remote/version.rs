@@ -20,8 +20,7 @@ pub fn text() -> String {
         "{}\ncommit:   {}\ntarget:   {}-{}-{environment}\nfeatures: {} tls {codecs}\n\
          protocol: {protocol}",
         env!("CARGO_PKG_VERSION"),
-        option_env!("DATAPUMP_COMMIT")
-            .unwrap_or("not recorded (not built by 'cargo xtask release')"),
+        option_env!("DATAPUMP_COMMIT").unwrap_or("not recorded"),
         std::env::consts::ARCH,
         std::env::consts::OS,
         if cfg!(target_os = "linux") { "io_uring" } else { "threads" },
