@@ -42,6 +42,7 @@ pub(crate) fn here(folder: &Path, toward: Toward) -> Facts {
     add("open_files", Some(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).to_string()));
     add("entropy_bits", trimmed("/proc/sys/kernel/random/entropy_avail"));
     add("io_uring_disabled", trimmed("/proc/sys/kernel/io_uring_disabled"));
+    add("absent_calls", Some(system::absent_calls().join(", ")));
     add("cpus_allowed", Some(system::allowed_cpus(0).len().to_string()));
     add("backlog_dropped", text("/proc/net/softnet_stat").map(|text| dropped(&text).to_string()));
     let memory = text("/proc/meminfo").map(|text| read_available_bytes(&text).to_string());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::run::{self, Ran};
 use crate::support::wan::Wan;
-use crate::support::{Scene, each};
+use crate::support::{Scene, data, each};
 
 /// Settings of both hosts that leave nothing to report except the machine itself.
 const SOUND: &str = "sysctl -w 'net.ipv4.tcp_rmem=4096 131072 33554432' \
@@ -165,6 +165,24 @@ fn without_a_host_this_one_is_looked_at() {
     let ran = Scene::new().run("doctor --json");
     assert!(matches!(ran.code, 0 | 1), "{ran}");
     assert!(found_by(&ran).iter().all(|finding| finding["of"] == HERE), "{ran}");
+}
+
+/// Both sides have the calls of Linux 4.18 only.
+#[test]
+fn what_an_old_kernel_lacks_is_told_and_done_in_another_way() {
+    let scene = Scene::with_old_kernel();
+    let found = found_by(&scene.run("doctor --json"));
+    let kernel = found.iter().find(|finding| finding["check"] == "kernel").unwrap();
+    let text = kernel["found"].as_str().unwrap();
+    for call in ["io_uring (Linux 5.1)", "openat2 (Linux 5.6)", "cachestat (Linux 6.5)"] {
+        assert!(text.contains(call), "{kernel}");
+    }
+    assert_eq!(kernel["state"], "advice");
+    scene.script("login", "shift\nexec sh -c \"$*\"");
+    data::write_tree(&scene.path("there"));
+    scene.succeed("copy -r --ssh @/login far:@/there/ @/here");
+    scene.succeed("copy -r --ssh @/login @/here/ far:@/back");
+    data::assert_same(&scene.path("there"), &scene.path("back"));
 }
 
 #[test]

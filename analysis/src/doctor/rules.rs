@@ -14,6 +14,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("clock source", clock_source),
     ("random numbers", random_numbers),
     ("open files", open_files),
+    ("kernel", kernel),
     ("io_uring", io_uring),
     ("huge pages", huge_pages),
     ("free memory", free_memory),
@@ -209,6 +210,28 @@ fn open_files(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
         ),
         false => RuleResult::good(found),
     })
+}
+
+/// What an older kernel lacks is done in another way. Linux 4.18 is the oldest that is supported.
+fn kernel(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
+    let absent = facts.text("absent_calls")?;
+    let release = facts.text("kernel").unwrap_or("of unknown release");
+    let version = release.split('-').next().unwrap_or(release);
+    if absent.is_empty() {
+        return Some(RuleResult::good(format!("Linux {version}")));
+    }
+    let effects = [
+        ("io_uring", "disk requests are serialized: depth 1 per stream"),
+        ("openat2", "each folder of a path is opened by itself"),
+        ("cachestat", "how much of a file was in memory is not known"),
+    ];
+    let effects = effects.iter().filter(|(call, _)| absent.contains(call));
+    let effects: Vec<&str> = effects.map(|(_, effect)| *effect).collect();
+    Some(RuleResult::advice(
+        format!("Linux {version} without {absent}"),
+        effects.join("; "),
+        "a newer kernel, or a sandbox that allows these calls; copies are right without them",
+    ))
 }
 
 fn io_uring(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {

@@ -332,7 +332,7 @@ pub fn interface(name: &str) -> Option<Interface> {
             return None;
         }
         let letters = request.ifr_name.iter_mut().zip(name.bytes());
-        letters.for_each(|(letter, byte)| *letter = byte.cast_signed());
+        letters.for_each(|(letter, byte)| *letter = byte as libc::c_char);
         // SAFETY: both requests read the name and write a number into a live `ifreq`.
         let status =
             unsafe { libc::ioctl(asked.as_raw_fd(), what as libc::Ioctl, &raw mut request) };
@@ -519,6 +519,22 @@ pub fn cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
         libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32)
     };
     (status == 0).then(|| stat.cached * rustix::param::page_size() as u64)
+}
+
+/// The calls that are used where they exist and that this kernel does not have, by name, each with
+/// the Linux that brought it.
+pub fn absent_calls() -> Vec<&'static str> {
+    let calls = [
+        (libc::SYS_io_uring_setup, "io_uring (Linux 5.1)"),
+        (libc::SYS_openat2, "openat2 (Linux 5.6)"),
+        (CACHESTAT, "cachestat (Linux 6.5)"),
+    ];
+    let is_absent = |call: libc::c_long| {
+        // SAFETY: each of the calls refuses these arguments: no descriptor, no size, no pointer.
+        let status = unsafe { libc::syscall(call, -1, 0, 0, 0, 0) };
+        status == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
+    };
+    calls.iter().filter(|(call, _)| is_absent(*call)).map(|(_, name)| *name).collect()
 }
 
 /// The system call number, which all architectures but alpha share and not every libc names.

@@ -33,7 +33,7 @@ use run::Ran;
 /// processes.
 pub(crate) struct Scene {
     folder: tempfile::TempDir,
-    /// The program here finds no `openat2`.
+    /// The program here finds no call that is newer than Linux 4.18.
     has_old_kernel: bool,
 }
 
@@ -47,7 +47,8 @@ impl Scene {
         scene
     }
 
-    /// One whose kernel cannot resolve paths beneath a folder (`openat2`).
+    /// One whose kernel has the calls of Linux 4.18: it cannot resolve paths beneath a folder
+    /// (`openat2`), and has no `io_uring`.
     pub(crate) fn with_old_kernel() -> Scene {
         Scene { has_old_kernel: true, ..Scene::new() }
     }
@@ -111,11 +112,11 @@ impl Scene {
         command
     }
 
-    /// The program on this host, with or without `openat2`.
+    /// The program on this host, with the calls of its kernel or those of an old one.
     pub(crate) fn here(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if self.has_old_kernel {
-            old_kernel::without_openat2(&mut command);
+            old_kernel::without_newer_calls(&mut command);
         }
         command
     }
