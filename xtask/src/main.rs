@@ -2,6 +2,7 @@
 
 mod checks;
 mod fuzz;
+mod release;
 #[path = "../../tests/tidy/wire_hash.rs"]
 mod wire_hash;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         ["sim", options @ ..] => checks::sim(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["man", folder] => checks::man(folder),
+        ["release", options @ ..] => release::release(options),
         ["wire-hash"] => checks::print_wire_hash(),
         ["bench" | "experiment" | "install-matrix" | "power-cut" | "torture" | "wan", ..] => {
             return experiments(&words);
@@ -54,6 +56,8 @@ cargo xtask COMMAND
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
   man DIR                man page and completions, written by the built program
+  release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
+                         static programs and their packages; --check builds twice and installs
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states
   torture, power-cut, install-matrix, bench, experiment, wan
                          long proofs, benches and experiments: cargo xtask bench says more";

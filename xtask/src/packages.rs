@@ -43,6 +43,27 @@ pub const FOR_INSTALLS: &[Part] = &[
     ("binutils", "strip"),
 ];
 
+/// What `cargo xtask release` needs, besides `rustup` and what it gets from the Python index.
+pub const FOR_RELEASE: &[Part] = &[
+    ("git", "git"),
+    ("tar", "tar"),
+    ("gzip", "gzip"),
+    ("dpkg", "dpkg-deb"),
+    ("rpm", "rpmbuild"),
+    ("python3", "/usr/bin/python3"),
+    ("python3-venv", "/usr/share/doc/python3-venv"),
+    ("python3-wheel", "/usr/lib/python3/dist-packages/wheel"),
+];
+
+/// What `cargo xtask release --check` needs besides.
+pub const FOR_RELEASE_CHECK: &[Part] = &[
+    ("lintian", "lintian"),
+    ("debootstrap", "debootstrap"),
+    ("rpm", "rpm"),
+    ("qemu-user-static", "qemu-aarch64-static"),
+    ("diffutils", "diff"),
+];
+
 /// Packages for `cargo xtask bench`; the tools under comparison are used where they are installed.
 pub const FOR_BENCHES: &[Part] = &[
     ("openssh-server", "sshd"),
