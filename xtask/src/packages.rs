@@ -61,6 +61,7 @@ pub const FOR_RELEASE_CHECK: &[Part] = &[
     ("debootstrap", "debootstrap"),
     ("rpm", "rpm"),
     ("qemu-user-static", "qemu-aarch64-static"),
+    ("util-linux", "unshare"),
     ("diffutils", "diff"),
 ];
 

@@ -173,9 +173,16 @@ fn in_system(system: &Path, folder: &Path, kind: Kind, package: &Path) -> Result
     let inside = root.join("package");
     fs::copy(package, &inside).map_err(|why| format!("{}: {why}", package.display()))?;
     let before = names_below(&root)?;
+    // With a `/proc` that no other process sees, and that is gone with the command.
     let chroot = |words: &[&str]| {
-        let mut chroot = Command::new("chroot");
-        output(chroot.arg(&root).args(words).env("HOME", "/root"))
+        let mut unshare = Command::new("unshare");
+        unshare.args([
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t proc proc \"$0/proc\"; exec chroot \"$0\" \"$@\"",
+        ]);
+        output(unshare.arg(&root).args(words).env("HOME", HOME))
     };
     let rpm = |words: &[&str]| output(Command::new("rpm").arg("--root").arg(&root).args(words));
     match kind {
@@ -197,9 +204,21 @@ fn in_system(system: &Path, folder: &Path, kind: Kind, package: &Path) -> Result
     }
 }
 
+/// Where the programs under check keep what they record: it is the user's, not the package's.
+const HOME: &str = "/tmp/home-of-the-check";
+
 /// Every name below a folder, but for the records of the package managers themselves.
 fn names_below(root: &Path) -> Result<BTreeSet<String>, String> {
-    let kept = ["var/lib/dpkg", "var/lib/rpm", "usr/lib/sysimage", "var/log", "proc", "dev"];
+    let kept = [
+        "var/lib/dpkg",
+        "var/lib/rpm",
+        "usr/lib/sysimage",
+        "var/log",
+        "proc",
+        "dev",
+        "root/.rpmdb",
+    ];
+    let kept: Vec<&str> = kept.into_iter().chain([&HOME[1..]]).collect();
     let mut names = BTreeSet::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(folder) = open.pop() {
@@ -224,7 +243,7 @@ fn in_venv(folder: &Path, wheel: &Path) -> Result<String, String> {
     let before = names_below(folder)?;
     pip(&["install", "--no-index", &wheel.display().to_string()])?;
     let added = names_below(folder)?.difference(&before).count();
-    output(Command::new(folder.join("bin/datapump")).arg("demo"))?;
+    output(Command::new(folder.join("bin/datapump")).arg("demo").env("HOME", HOME))?;
     pip(&["uninstall", "--yes", "datapump"])?;
     let after = names_below(folder)?;
     // pip leaves folders that it made for data.
@@ -241,7 +260,7 @@ fn unpacked(folder: &Path, tarball: &Path) -> Result<String, String> {
     fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     output(Command::new("tar").arg("-xzf").arg(tarball).arg("-C").arg(folder))?;
     let top = listed(folder)?.pop().ok_or("the archive is empty")?;
-    output(Command::new(top.join("bin/datapump")).arg("demo"))?;
+    output(Command::new(top.join("bin/datapump")).arg("demo").env("HOME", HOME))?;
     output(Command::new(top.join("bin/datapump")).arg("--version"))
         .map(|said| said.trim().replace('\n', "; "))
 }

@@ -21,7 +21,9 @@ pub(super) fn deb(release: &Release, arch: Arch, papers: &Papers) -> Result<(), 
     packed(release, &doc.join("changelog"), &read(&release.source.join(DOCUMENTS[1]))?)?;
     packed(release, &doc.join("changelog.Debian"), &changelog(release)?)?;
     let copyright = read(&release.source.join("packaging/copyright"))?;
-    put(&doc.join("copyright"), 0o644, format!("{copyright}{}", papers.others).as_bytes())?;
+    put(&doc.join("copyright"), 0o644, copyright.as_bytes())?;
+    // Debian's copyright files do not repeat licences that each system has anyway.
+    packed(release, &doc.join("linked-packages"), &papers.others)?;
     let overrides = read(&release.source.join("packaging/lintian-overrides"))?;
     put(&top.join("usr/share/lintian/overrides/datapump"), 0o644, overrides.as_bytes())?;
     put(&top.join("DEBIAN/control"), 0o644, control(release, arch, &top)?.as_bytes())?;

@@ -60,14 +60,16 @@ fn spec_text(release: &Release, top: &Path) -> Result<String, String> {
     Ok(filled.iter().fold(text, |text, (mark, value)| text.replace(mark, value)))
 }
 
-/// Every file, and the folders that are only ours.
+/// Every file, and the folders that no package of every system has.
 fn list(top: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), String> {
     for path in listed(folder)? {
         let below = path.strip_prefix(top).unwrap_or(&path);
         let name = format!("/{}", below.display());
         let meta = fs::symlink_metadata(&path).map_err(|why| format!("{path:?}: {why}"))?;
         if meta.is_dir() {
-            if path.ends_with("datapump") {
+            let of_shells = ["fish", "zsh", "bash-completion", "licenses"];
+            let below_those = of_shells.map(|of| format!("/usr/share/{of}"));
+            if path.ends_with("datapump") || below_those.iter().any(|of| name.starts_with(of)) {
                 files.push(format!("%dir {name}"));
             }
             list(top, &path, files)?;
