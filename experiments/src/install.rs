@@ -142,11 +142,11 @@ fn page(near: &Near, rows: &[Row], failed: &[String]) -> String {
     }
     let megabytes = |path: &Path| fs::metadata(path).map_or(0.0, |data| data.len() as f64 / 1e6);
     page.push_str(&format!(
-        "\n`cargo xtask install-matrix`. Each row is an sshd of its own in a mount namespace of \
-         its own, with one account, and two copies of a small file to it by a program that lies \
-         beside a mover of {:.1} MB. *Sent* is how often the mover was sent in the first copy; in \
-         the second it is never sent.\n\n\
-         Criteria, from before the first run: each row does what the table of the cells \
+        "\n`cargo xtask install-matrix`. Each row is an sshd of its own in namespaces of its \
+         own (mounts and network, reached over a virtual Ethernet link), with one account, \
+         and two copies of a small file to it by a program that lies beside a mover of {:.1} MB. \
+         *Sent* is how often the mover was sent in the first copy; in the second it is never \
+         sent.\n\nCriteria, from before the first run: each row does what the table of the cells \
          (`tests/integration/support/cells/table.rs`) says, a copy or an error with the right \
          words; sshd's log has one login for each copy; the second copy sends nothing; a copy ends \
          within {} s of the time that `ssh HOST true` takes, the sending included. {} of {} rows \

@@ -33,6 +33,7 @@ fn need_parts() {
     need_root("hosts are mount namespaces");
     for (program, package) in [
         ("unshare", "util-linux"),
+        ("ip", "iproute2"),
         ("sshd", "openssh-server"),
         ("zsh", "zsh"),
         ("fish", "fish"),

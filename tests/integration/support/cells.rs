@@ -1,11 +1,12 @@
 //! Far hosts of many kinds, for the installation of the far side's program: each is an sshd of its
-//! own, in a mount namespace of its own, with one account.
+//! own, in namespaces of its own for mounts and for the network, with one account. A virtual
+//! Ethernet link leads there.
 
 #[path = "cells/table.rs"]
 mod table;
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -126,30 +127,33 @@ impl FarHost {
         }
         let copied = Command::new("cp").arg(&near.own).arg(path.join("own")).status();
         assert!(copied.unwrap().success(), "cp of the program");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        write_configs(path, cell, port);
         let log = fs::File::create(path.join("said")).unwrap();
         let sshd = Command::new("unshare")
-            .args(["--mount", "sh", "-ec", BEGIN, "sh"])
+            .args(["--mount", "--net", "sh", "-ec", BEGIN, "sh"])
             .arg(path)
             .arg(cell.mounts)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
             .unwrap();
         let mut host = FarHost { folder, sshd };
-        host.await_listening(cell);
+        host.until(cell, "has no namespaces", |host| host.path("apart").exists());
+        let address = link_to(host.sshd.id());
+        write_configs(&host.path(""), cell, &address);
+        let mut begin = host.sshd.stdin.take().unwrap();
+        writeln!(begin, "{address}").unwrap();
+        host.until(cell, "does not listen", |host| host.log().contains("Server listening"));
         host
     }
 
-    fn await_listening(&mut self, cell: &Cell) {
+    fn until(&mut self, cell: &Cell, what: &str, is_so: impl Fn(&FarHost) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.log().contains("Server listening") {
+        while !is_so(self) {
             let ended = self.sshd.try_wait().unwrap();
             let said = || fs::read_to_string(self.path("said")).unwrap_or_default() + &self.log();
             assert!(ended.is_none(), "{}: sshd does not start: {}", cell.name, said());
-            assert!(Instant::now() < deadline, "{}: sshd does not listen: {}", cell.name, said());
+            assert!(Instant::now() < deadline, "{}: sshd {what}: {}", cell.name, said());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -233,7 +237,37 @@ pub(crate) fn check(cell: &Cell, host: &FarHost, near: &Near) -> Result<Vec<Copi
     Ok(all)
 }
 
-fn write_configs(path: &Path, cell: &Cell, port: u16) {
+/// Makes a link between this host's network and that of a process, and returns the address there.
+/// It goes with the process. Its name is one that no other link here has, and its addresses follow
+/// from the name.
+fn link_to(process: u32) -> String {
+    let first = process % LINKS;
+    for number in (first..LINKS).chain(0..first) {
+        let name = format!("dpcell{number}");
+        let words = format!("link add {name} type veth peer name far netns {process}");
+        let made = Command::new("ip").args(words.split(' ')).output().unwrap();
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr).into_owned();
+            assert!(said.contains("exists"), "ip {words}: {said}");
+            continue;
+        }
+        // Of the network for benchmarks (RFC 2544), which no other host has.
+        let [near, far] = [0, 1].map(|end| {
+            let last = number * 2 + end;
+            format!("198.18.{}.{}", last / 256, last % 256)
+        });
+        for words in [format!("address add {near}/31 dev {name}"), format!("link set {name} up")] {
+            let done = Command::new("ip").args(words.split(' ')).status().unwrap();
+            assert!(done.success(), "ip {words}");
+        }
+        return far;
+    }
+    panic!("all {LINKS} links are taken");
+}
+
+const LINKS: u32 = 30_000;
+
+fn write_configs(path: &Path, cell: &Cell, address: &str) {
     let user_key = fs::read_to_string(path.join("user.pub")).unwrap();
     let before = if cell.key.is_empty() { String::new() } else { format!("{} ", cell.key) };
     fs::write(path.join("keys"), format!("{before}{user_key}")).unwrap();
@@ -248,7 +282,7 @@ fn write_configs(path: &Path, cell: &Cell, port: u16) {
     );
     fs::write(path.join("passwd"), accounts).unwrap();
     let config = format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey /mnt/host\nAuthorizedKeysFile /mnt/keys\n\
+        "ListenAddress {address}\nHostKey /mnt/host\nAuthorizedKeysFile /mnt/keys\n\
          PidFile none\nStrictModes no\nUsePAM no\nPermitUserEnvironment yes\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100:30:200\n\
          PrintMotd no\nPrintLastLog no\nSubsystem sftp internal-sftp\n{}\n\
@@ -257,12 +291,12 @@ fn write_configs(path: &Path, cell: &Cell, port: u16) {
     );
     fs::write(path.join("sshd_config"), config).unwrap();
     let host_key = fs::read_to_string(path.join("host.pub")).unwrap();
-    fs::write(path.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+    fs::write(path.join("known"), format!("{address} {host_key}")).unwrap();
     let folder = path.display();
     let jump = if cell.name.contains("ProxyJump") { " ProxyJump jump\n" } else { "" };
     let config = format!(
-        "Host cell\n User cell\n{jump}Host jump\n User jump\nHost *\n HostName 127.0.0.1\n \
-         Port {port}\n IdentityFile {folder}/user\n IdentitiesOnly yes\n \
+        "Host cell\n User cell\n{jump}Host jump\n User jump\nHost *\n HostName {address}\n \
+         IdentityFile {folder}/user\n IdentitiesOnly yes\n \
          UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n \
          ConnectTimeout 10\n"
     );
@@ -272,8 +306,13 @@ fn write_configs(path: &Path, cell: &Cell, port: u16) {
 const UID: u32 = 70_001;
 
 /// In the namespace: the cell's folder is /mnt, temporary folders are its own, and the account is
-/// known. `$1` is the folder, `$2` what the cell does.
+/// known. `$1` is the folder, `$2` what the cell does; the address comes when the link is there.
 const BEGIN: &str = "
+: > \"$1/apart\"
+read -r address
+ip link set lo up
+ip address add \"$address/31\" dev far
+ip link set far up
 mount --make-rprivate /
 mount --bind \"$1\" /mnt
 mount -t tmpfs -o mode=1777,size=200m tmpfs /tmp
