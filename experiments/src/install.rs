@@ -17,7 +17,8 @@ use crate::page::table;
 use xtask::packages;
 use xtask::step::{cargo, output, root, run, target_folder};
 
-/// `install-matrix [--program FILE] [--peer FILE] [--only NAME]`.
+/// `install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]`: what is copied with
+/// and sent comes from an archive of a release, else it is named or built.
 pub(crate) fn matrix(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_TESTS)?;
@@ -51,17 +52,19 @@ pub(crate) fn matrix(words: &[&str]) -> Result<(), String> {
 }
 
 struct Options {
+    archive: Option<PathBuf>,
     program: Option<PathBuf>,
     peer: Option<PathBuf>,
     only: Option<String>,
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
-    let mut options = Options { program: None, peer: None, only: None };
+    let mut options = Options { archive: None, program: None, peer: None, only: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match *word {
+            "--archive" => options.archive = Some(value.into()),
             "--program" => options.program = Some(value.into()),
             "--peer" => options.peer = Some(value.into()),
             "--only" => options.only = Some(value.to_string()),
@@ -73,6 +76,16 @@ fn options(words: &[&str]) -> Result<Options, String> {
 
 /// The program as it is shipped: in a folder with what it can send.
 fn shipped(folder: &Path, options: &Options) -> Result<Near, String> {
+    let peer_name = format!("datapump-peer-{}", std::env::consts::ARCH);
+    if let Some(archive) = &options.archive {
+        let mut tar = Command::new("tar");
+        tar.args(["--strip-components", "1", "-xzf"]).arg(archive).arg("-C").arg(folder);
+        output(&mut tar)?;
+        return Ok(Near {
+            program: folder.join("bin/datapump"),
+            own: folder.join("lib/datapump").join(peer_name),
+        });
+    }
     if options.program.is_none() || options.peer.is_none() {
         let build = "build --profile dist --bin datapump -p datapump";
         run("build the program", &mut cargo(build))?;
@@ -81,10 +94,7 @@ fn shipped(folder: &Path, options: &Options) -> Result<Near, String> {
     let built = target_folder().join("dist");
     let program = options.program.clone().unwrap_or_else(|| built.join("datapump"));
     let peer = options.peer.clone().unwrap_or_else(|| built.join("datapump-peer"));
-    let near = Near {
-        program: folder.join("datapump"),
-        own: folder.join(format!("datapump-peer-{}", std::env::consts::ARCH)),
-    };
+    let near = Near { program: folder.join("datapump"), own: folder.join(peer_name) };
     for (from, to) in [(program, &near.program), (peer, &near.own)] {
         fs::copy(&from, to).map_err(|why| format!("{}: {why}", from.display()))?;
     }
@@ -140,13 +150,15 @@ fn page(near: &Near, rows: &[Row], failed: &[String]) -> String {
     for note in machine::notes(&std::env::temp_dir()) {
         page.push_str(&format!("- {note}\n"));
     }
+    let version = output(Command::new(&near.program).arg("--version")).unwrap_or_default();
+    page.push_str(&format!("- {}\n", version.trim().replace('\n', "; ")));
     let megabytes = |path: &Path| fs::metadata(path).map_or(0.0, |data| data.len() as f64 / 1e6);
     page.push_str(&format!(
         "\n`cargo xtask install-matrix`. Each row is an sshd of its own in namespaces of its \
          own (mounts and network, reached over a virtual Ethernet link), with one account, \
          and two copies of a small file to it by a program that lies beside a mover of {:.1} MB. \
          *Sent* is how often the mover was sent in the first copy; in the second it is never \
-         sent.\n\nCriteria, from before the first run: each row does what the table of the cells \
+         sent.\n\nCriteria, committed before this run: each row does what the table of the cells \
          (`tests/integration/support/cells/table.rs`) says, a copy or an error with the right \
          words; sshd's log has one login for each copy; the second copy sends nothing; a copy ends \
          within {} s of the time that `ssh HOST true` takes, the sending included. {} of {} rows \

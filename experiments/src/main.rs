@@ -49,7 +49,7 @@ cargo xtask COMMAND
                          copies that are interrupted at random; writes runs/DATE-torture.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
-  install-matrix [--program FILE] [--peer FILE] [--only NAME]
+  install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]
                          copies to far hosts of all kinds, which have no datapump; writes
                          runs/DATE-install.md
   bench peers [--quick] [--rounds N] [--size SIZE] [--only SCENARIO,...] [--disk DIR]
