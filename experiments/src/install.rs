@@ -17,8 +17,8 @@ use crate::page::table;
 use xtask::packages;
 use xtask::step::{cargo, output, root, run, target_folder};
 
-/// `install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]`: what is copied with
-/// and sent comes from an archive of a release, else it is named or built.
+/// `install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]`: the programs are
+/// those of a release's archive, or those that are named, or built here.
 pub(crate) fn matrix(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_TESTS)?;
