@@ -100,7 +100,7 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
 }
 
 /// A request that carries these bytes, or room for as many.
-fn request(bytes: &[u8]) -> Request {
+fn request(bytes: &[u8]) -> Box<Request> {
     let mut request = Request::new(BODY);
     request.label.body_len = bytes.len() as u32;
     request.body_mut().copy_from_slice(bytes);
@@ -108,7 +108,8 @@ fn request(bytes: &[u8]) -> Request {
     request
 }
 
-fn complete(engine: &mut Engine, count: usize) -> Vec<Request> {
+#[expect(clippy::vec_box, reason = "it is what the engine fills")]
+fn complete(engine: &mut Engine, count: usize) -> Vec<Box<Request>> {
     let mut done = Vec::new();
     while done.len() < count {
         engine.reap(Wait::Completion, &mut done).unwrap();

@@ -70,7 +70,7 @@ pub enum Speed {
 #[derive(Debug)]
 pub struct Completion {
     pub verb: Verb,
-    pub request: Request,
+    pub request: Box<Request>,
     pub result: io::Result<u32>,
 }
 
@@ -93,12 +93,12 @@ pub enum Wait {
 pub trait Backend: Send + fmt::Debug {
     fn name(&self) -> &'static str;
     fn now(&self) -> Tick;
-    fn submit(&mut self, verb: Verb, request: Request);
+    fn submit(&mut self, verb: Verb, request: Box<Request>);
     fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> io::Result<()>;
     /// Wakes this backend's `reap` from another thread.
     fn waker(&self) -> Arc<dyn Wake>;
     /// Registers the buffers with the kernel, where that pays.
-    fn register(&mut self, _requests: &mut [Request]) {}
+    fn register(&mut self, _requests: &mut [Box<Request>]) {}
     /// Samples the lane's stream, also while this backend blocks.
     fn watch(&mut self, _sampler: Sampler) {}
     fn sampler(&mut self) -> Option<&mut Sampler> {

@@ -54,7 +54,7 @@ impl Engine {
         self.backend.waker()
     }
 
-    pub fn register(&mut self, requests: &mut [Request]) {
+    pub fn register(&mut self, requests: &mut [Box<Request>]) {
         self.backend.register(requests);
     }
 
@@ -81,7 +81,7 @@ impl Engine {
         self.in_flight
     }
 
-    pub fn submit(&mut self, verb: Verb, mut request: Request) {
+    pub fn submit(&mut self, verb: Verb, mut request: Box<Request>) {
         request.moved = 0;
         self.in_flight += 1;
         self.counts.calls += 1;
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Returns what has ended, with its outcome. The rest of a short transfer is submitted again.
-    pub fn reap(&mut self, wait: Wait, done: &mut Vec<Request>) -> io::Result<()> {
+    pub fn reap(&mut self, wait: Wait, done: &mut Vec<Box<Request>>) -> io::Result<()> {
         let mut completions = std::mem::take(&mut self.completions);
         let reaped = self.backend.reap(wait, &mut completions);
         for completion in completions.drain(..) {
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// The request when its verb has ended; `None` when the rest is submitted again.
-    fn settle(&mut self, completion: Completion) -> Option<Request> {
+    fn settle(&mut self, completion: Completion) -> Option<Box<Request>> {
         let Completion { verb, mut request, result } = completion;
         match result {
             Ok(count) => {
@@ -136,7 +136,7 @@ impl Engine {
         Some(request)
     }
 
-    fn again(&mut self, verb: Verb, request: Request) {
+    fn again(&mut self, verb: Verb, request: Box<Request>) {
         self.counts.calls += 1;
         self.backend.submit(verb, request);
     }

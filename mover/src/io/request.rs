@@ -103,17 +103,18 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn new(body_bytes: u32) -> Request {
+    /// Boxed, as all are: a lane hands each on six times, and then moves a pointer.
+    pub fn new(body_bytes: u32) -> Box<Request> {
         Request::with(Buffer::new(body_bytes))
     }
 
     /// `count` requests, with their memory side by side.
-    pub fn several(count: usize, body_bytes: u32) -> Vec<Request> {
+    pub fn several(count: usize, body_bytes: u32) -> Vec<Box<Request>> {
         Buffer::several(count, body_bytes).into_iter().map(Request::with).collect()
     }
 
-    fn with(buffer: Buffer) -> Request {
-        Request {
+    fn with(buffer: Buffer) -> Box<Request> {
+        Box::new(Request {
             leg: Leg::In,
             hops: 0,
             label: Label::default(),
@@ -131,7 +132,7 @@ impl Request {
             map: Vec::new(),
             buffer,
             stamps: Stamps::default(),
-        }
+        })
     }
 
     /// Resets it for another use; the memory stays.

@@ -327,7 +327,7 @@ impl Clock for World {
 #[derive(Debug)]
 pub struct SimBackend {
     world: Arc<World>,
-    in_flight: Vec<(Verb, Request)>,
+    in_flight: Vec<(Verb, Box<Request>)>,
 }
 
 impl Backend for SimBackend {
@@ -339,7 +339,7 @@ impl Backend for SimBackend {
         Clock::now(&*self.world)
     }
 
-    fn submit(&mut self, verb: Verb, request: Request) {
+    fn submit(&mut self, verb: Verb, request: Box<Request>) {
         self.in_flight.push((verb, request));
     }
 

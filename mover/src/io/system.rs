@@ -455,6 +455,19 @@ pub fn run_when_idle() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+fn read_clock(clock: libc::clockid_t) -> Option<Nanos> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live `timespec`, which the call fills.
+    let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (status == 0).then(|| Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64))
+}
+
+/// The system's clock that never goes back. It is read through the C library, not by rustix, which
+/// calls the kernel's page of fast calls also where a tool (valgrind) hides it.
+pub(super) fn monotonic() -> Nanos {
+    read_clock(libc::CLOCK_MONOTONIC).unwrap_or_default()
+}
+
 /// A clock that counts the CPU time of a thread or process, to the nanosecond.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(libc::clockid_t);
@@ -478,10 +491,7 @@ impl CpuClock {
 
     /// `None` where its thread or process has ended.
     pub fn now(self) -> Option<Nanos> {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live `timespec`, which the call fills.
-        let status = unsafe { libc::clock_gettime(self.0, &raw mut time) };
-        (status == 0).then(|| Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64))
+        read_clock(self.0)
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Threads {
     /// Completed on the calling thread.
     completed: VecDeque<Completion>,
     /// Waiting for bytes from a socket.
-    receiving: VecDeque<(Verb, Request)>,
+    receiving: VecDeque<(Verb, Box<Request>)>,
     /// With the pool.
     away: usize,
     inbox: Arc<Inbox>,
@@ -52,13 +52,13 @@ impl Threads {
         self.away + self.receiving.len()
     }
 
-    fn offload(&mut self, verb: Verb, request: Request) {
+    fn offload(&mut self, verb: Verb, request: Box<Request>) {
         self.away += 1;
         Pool::shared().put(Job { verb, request, inbox: self.inbox.clone() });
     }
 
     /// Performs a verb on this thread, and keeps its completion.
-    fn perform(&mut self, verb: Verb, mut request: Request) {
+    fn perform(&mut self, verb: Verb, mut request: Box<Request>) {
         let result = match &mut self.sampler {
             Some(sampler) => sampler.perform(&verb, &mut request),
             None => blocking::perform(&verb, &mut request),
@@ -142,7 +142,7 @@ impl Backend for Threads {
         clock::now()
     }
 
-    fn submit(&mut self, verb: Verb, mut request: Request) {
+    fn submit(&mut self, verb: Verb, mut request: Box<Request>) {
         match &verb {
             Verb::Receive { .. } => self.receiving.push_back((verb, request)),
             Verb::ReadAt { speed: Speed::Cached, .. } => {
@@ -263,7 +263,7 @@ impl Wake for Inbox {
 #[derive(Debug)]
 struct Job {
     verb: Verb,
-    request: Request,
+    request: Box<Request>,
     inbox: Arc<Inbox>,
 }
 

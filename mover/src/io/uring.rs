@@ -22,7 +22,7 @@ pub struct Uring {
     /// Declared first: the ring is dropped before the buffers that may be registered with it.
     ring: IoUring,
     /// Requests on the ring, by the number in their user data.
-    in_flight: Vec<Option<(Verb, Request)>>,
+    in_flight: Vec<Option<(Verb, Box<Request>)>>,
     free: Vec<u32>,
     in_ring: usize,
     registered: Registered,
@@ -86,7 +86,7 @@ impl Uring {
         }
     }
 
-    fn launch(&mut self, verb: Verb, request: Request) {
+    fn launch(&mut self, verb: Verb, request: Box<Request>) {
         let id = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() as u32 - 1
@@ -222,7 +222,7 @@ impl Backend for Uring {
         self.threads.now()
     }
 
-    fn submit(&mut self, verb: Verb, request: Request) {
+    fn submit(&mut self, verb: Verb, request: Box<Request>) {
         match verb {
             Verb::ReadAt { speed: Speed::Cached | Speed::Device, .. }
             | Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
@@ -275,7 +275,7 @@ impl Backend for Uring {
         self.threads.sampler()
     }
 
-    fn register(&mut self, requests: &mut [Request]) {
+    fn register(&mut self, requests: &mut [Box<Request>]) {
         let mut stretches = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter_mut().enumerate() {
             request.buffer.fixed = u16::try_from(index).ok();

@@ -43,7 +43,7 @@ pub struct Parts {
     pub cancellation: Arc<Cancellation>,
     /// Its stream, where one of its ends is one.
     pub stream: Option<StreamHandle>,
-    pub requests: Vec<Request>,
+    pub requests: Vec<Box<Request>>,
 }
 
 /// A lane's stream as other threads see it.
@@ -71,10 +71,11 @@ pub struct Over {
 }
 
 /// The lane of one stream. `turn` is one step of its loop.
+#[expect(clippy::vec_box, reason = "requests are handed on from these lists: pointers are moved")]
 #[derive(Debug)]
 pub struct Lane {
     parts: Parts,
-    pool: Vec<Request>,
+    pool: Vec<Box<Request>>,
     pool_size: usize,
     gate: Gate,
     /// Requests that the source is filling.
@@ -83,7 +84,7 @@ pub struct Lane {
     /// Why its stream cannot be used any more.
     broken: Option<Fault>,
     tally: Tally,
-    completed: Vec<Request>,
+    completed: Vec<Box<Request>>,
     /// Completions of the worker pool.
     passed: Vec<Passed>,
 }
@@ -119,9 +120,8 @@ pub enum Patience {
 }
 
 /// The result of `depart`.
-#[expect(clippy::large_enum_variant, reason = "a request is moved once here, not stored")]
 enum Departure {
-    Went(Request),
+    Went(Box<Request>),
     Nothing,
     Idle(Option<Tick>),
 }
@@ -439,7 +439,7 @@ impl Lane {
     }
 
     /// Advances a request as far as it goes without waiting, then those that it made room for.
-    fn advance(&mut self, request: Request) -> Result<(), Fault> {
+    fn advance(&mut self, request: Box<Request>) -> Result<(), Fault> {
         self.advance_one(request)?;
         while self.gate.waiting() > 0 {
             let before = self.gate.waiting();
@@ -452,7 +452,7 @@ impl Lane {
         Ok(())
     }
 
-    fn admit(&mut self) -> Option<Request> {
+    fn admit(&mut self) -> Option<Box<Request>> {
         let now = self.now();
         let mut request = self.gate.admit()?;
         request.leg = Leg::Out;
@@ -461,7 +461,7 @@ impl Lane {
         Some(request)
     }
 
-    fn advance_one(&mut self, mut request: Request) -> Result<(), Fault> {
+    fn advance_one(&mut self, mut request: Box<Request>) -> Result<(), Fault> {
         let next = match request.leg {
             Leg::In if request.again => Next::Done,
             Leg::In => {

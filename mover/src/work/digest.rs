@@ -693,7 +693,7 @@ mod tests {
         }
     }
 
-    fn signed(kind: DigestKind) -> Request {
+    fn signed(kind: DigestKind) -> Box<Request> {
         let mut request = Request::new(8192);
         request.label.kind = Kind::Data;
         request.label.extent.len = 5000;

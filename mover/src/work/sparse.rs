@@ -119,7 +119,7 @@ mod tests {
     const BLOCK: u32 = 4096;
 
     /// A request whose blocks are data where `data` says so.
-    fn request(len: u32, data: impl Fn(u32) -> bool) -> Request {
+    fn request(len: u32, data: impl Fn(u32) -> bool) -> Box<Request> {
         let mut request = Request::new(ROOM);
         let extent = Extent { start: 0, len };
         request.label = Label { kind: Kind::Data, extent, body_len: len, ..Label::default() };

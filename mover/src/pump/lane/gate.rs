@@ -10,7 +10,7 @@ use crate::io::request::Request;
 pub struct Gate {
     limit: usize,
     inside: usize,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<Box<Request>>,
 }
 
 impl Gate {
@@ -23,19 +23,19 @@ impl Gate {
     }
 
     /// Joins the queue at its end.
-    pub fn arrive(&mut self, request: Request) {
+    pub fn arrive(&mut self, request: Box<Request>) {
         self.waiting.push_back(request);
     }
 
     /// Back to the queue: the sink cannot take this one yet, but perhaps another.
-    pub(crate) fn send_back(&mut self, request: Request) {
+    pub(crate) fn send_back(&mut self, request: Box<Request>) {
         assert!(self.inside > 0, "a request sent back that was not inside");
         self.inside -= 1;
         self.waiting.push_back(request);
     }
 
     /// The next one, if the sink has room.
-    pub(crate) fn admit(&mut self) -> Option<Request> {
+    pub(crate) fn admit(&mut self) -> Option<Box<Request>> {
         if self.inside >= self.limit {
             return None;
         }
@@ -53,7 +53,7 @@ impl Gate {
         self.waiting.len()
     }
 
-    pub fn drain(&mut self) -> impl Iterator<Item = Request> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = Box<Request>> + '_ {
         self.waiting.drain(..)
     }
 }

@@ -11,7 +11,7 @@ use base::label::Kind;
 
 impl Lane {
     /// The source has filled it: it goes through the passage, and to the gate.
-    pub(super) fn turn_around(&mut self, mut request: Request) -> Result<(), Fault> {
+    pub(super) fn turn_around(&mut self, mut request: Box<Request>) -> Result<(), Fault> {
         self.filling -= 1;
         let now = self.now();
         request.stamps.filled = now;
@@ -64,7 +64,7 @@ impl Lane {
     /// It has been through the passage: it goes to the gate.
     pub(super) fn go_on(
         &mut self,
-        mut request: Request,
+        mut request: Box<Request>,
         passed: Result<(), Fault>,
     ) -> Result<(), Fault> {
         if let Err(fault) = passed {
@@ -99,7 +99,7 @@ impl Lane {
     pub(super) fn void(
         &mut self,
         leg: Leg,
-        mut request: Request,
+        mut request: Box<Request>,
         fault: Fault,
     ) -> Result<(), Fault> {
         if leg == Leg::Out && fault.ends_transfer() {
@@ -123,7 +123,7 @@ impl Lane {
     }
 
     /// The sink has taken it: it is counted, and goes back to the pool.
-    pub(super) fn retire(&mut self, mut request: Request) {
+    pub(super) fn retire(&mut self, mut request: Box<Request>) {
         self.gate.leave();
         request.stamps.retired = self.now();
         if let Some(objects) = &self.parts.objects {

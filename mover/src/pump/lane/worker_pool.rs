@@ -50,7 +50,7 @@ impl Work {
 /// A request that is back from the worker pool.
 #[derive(Debug)]
 pub struct Passed {
-    pub request: Request,
+    pub request: Box<Request>,
     pub spent: [Nanos; Stage::COUNT],
     pub outcome: Result<(), Fault>,
 }
@@ -85,7 +85,7 @@ struct Jobs {
 
 #[derive(Debug)]
 struct Job {
-    request: Request,
+    request: Box<Request>,
     completions: Arc<CompletionQueue>,
 }
 
@@ -252,7 +252,7 @@ impl PoolHandle {
         self.away
     }
 
-    pub fn give(&mut self, request: Request) {
+    pub fn give(&mut self, request: Box<Request>) {
         self.away += 1;
         self.completions.lock().away += 1;
         let queue = &self.worker_pool.queue;

@@ -7,7 +7,7 @@ use base::label::Label;
 const BODY_BYTES: u32 = 64 << 10;
 
 /// A request with this payload, and a list of voids after it where there is one.
-fn request(payload: &[u8], voids: usize) -> Request {
+fn request(payload: &[u8], voids: usize) -> Box<Request> {
     let mut request = Request::new(BODY_BYTES);
     let extent = Extent { start: 0, len: payload.len() as u32 };
     let body_len = payload.len() as u32;
@@ -133,7 +133,7 @@ fn bombs_are_the_peers_fault() {
     }
 }
 
-fn copy_of(request: &Request) -> Request {
+fn copy_of(request: &Request) -> Box<Request> {
     let mut copy = Request::new(BODY_BYTES);
     copy.label = request.label;
     copy.buffer.bytes_mut().copy_from_slice(request.buffer.bytes());
