@@ -26,13 +26,19 @@ struct IdMap {
     named: BTreeMap<u32, u32>,
     /// Read when a name is to be looked up.
     accounts: Option<Accounts>,
+    host: fn(Account) -> Accounts,
     takes_names: bool,
 }
 
 impl OwnerMap {
     /// The fault names what nobody is called here.
     pub fn of(settings: &Settings) -> Result<OwnerMap, Fault> {
-        let map = |kind, rules: &[OwnerRule]| IdMap::of(kind, rules, !settings.numeric_ids);
+        OwnerMap::on(settings, Accounts::of)
+    }
+
+    /// The same on a host with these accounts.
+    pub fn on(settings: &Settings, host: fn(Account) -> Accounts) -> Result<OwnerMap, Fault> {
+        let map = |kind, rules: &[OwnerRule]| IdMap::of((kind, host), rules, !settings.numeric_ids);
         let users = settings.keeps_users().then(|| map(Account::User, &settings.user_rules));
         let groups = settings.keeps_groups().then(|| map(Account::Group, &settings.group_rules));
         Ok(OwnerMap { users: users.transpose()?, groups: groups.transpose()? })
@@ -85,9 +91,13 @@ fn learn(
 }
 
 impl IdMap {
-    fn of(kind: Account, rules: &[OwnerRule], takes_names: bool) -> Result<IdMap, Fault> {
+    fn of(
+        (kind, host): (Account, fn(Account) -> Accounts),
+        rules: &[OwnerRule],
+        takes_names: bool,
+    ) -> Result<IdMap, Fault> {
         let (named, resolved) = (BTreeMap::new(), Vec::with_capacity(rules.len()));
-        let mut map = IdMap { kind, rules: resolved, named, accounts: None, takes_names };
+        let mut map = IdMap { kind, rules: resolved, named, accounts: None, host, takes_names };
         let to_names = rules.iter().filter_map(|rule| match &rule.to {
             ToOwner::Name(name) => Some(name.as_bytes()),
             ToOwner::Id(_) => None,
@@ -110,7 +120,7 @@ impl IdMap {
     }
 
     fn accounts(&mut self) -> &mut Accounts {
-        self.accounts.get_or_insert_with(|| Accounts::of(self.kind))
+        self.accounts.get_or_insert_with(|| (self.host)(self.kind))
     }
 
     fn learn(&mut self, names: Vec<(u32, Vec<u8>)>) -> Result<(), Fault> {
@@ -178,12 +188,12 @@ mod tests {
         Entry { attributes: Some(Arc::new(attributes)), ..Entry::default() }
     }
 
+    const LINES: &[u8] = b"root:x:0:0:\nalice:x:1001:1:\nbob:x:1002:1:\n";
+
     /// The same map on a host with these users.
     fn map(rules: &str, numeric_ids: bool) -> OwnerMap {
-        let mut map = OwnerMap::of(&settings(rules, numeric_ids)).unwrap();
-        let passwd = b"root:x:0:0:\nalice:x:1001:1:\nbob:x:1002:1:\n";
-        map.users.as_mut().unwrap().accounts = Some(Accounts::from_lines(Account::User, passwd));
-        map
+        OwnerMap::on(&settings(rules, numeric_ids), |kind| Accounts::from_lines(kind, LINES))
+            .unwrap()
     }
 
     #[test]
