@@ -14,6 +14,7 @@ use base::settings::{DigestKind, Overwrite, Settings, Verify};
 use base::units::Tick;
 use mover::ends::stream::{Protection, StreamSource};
 use mover::ends::tree::Tree;
+use mover::io::accounts::Accounts;
 use mover::io::engine::Engine;
 use mover::io::request::Request;
 use mover::io::sim::{FaultRates, SimVolume, World};
@@ -24,6 +25,7 @@ use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
 use mover::pump::sink::mirror::Mirror;
 use mover::pump::sink::objects::{Complete, Objects};
+use mover::pump::sink::owner_map::OwnerMap;
 use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, SinkSide, Target};
 use mover::pump::source::SourceSide;
@@ -287,13 +289,16 @@ fn sink(
     let (complete_in, complete) = channel();
     let (slot, digest) = (settings.request_bytes, settings.digest);
     let objects = Arc::new(Objects::new(slot, digest, watch.clone(), complete_in));
-    let mirror = Mirror::of(&target, settings, &resume_state.tag).expect("the filters are good");
+    let mirror = Mirror::of(&target, settings, &resume_state.tag, None);
     let begin = Begin {
         tag: resume_state.tag,
         prior_runs: resume_state.prior_runs,
         alone: true,
         expected,
-        mirror,
+        mirror: mirror.expect("the filters are good"),
+        owners: OwnerMap::on(settings, |kind| Accounts::from_lines(kind, b"root:x:0:"))
+            .expect("there are no rules"),
+        backup: None,
     };
     let finisher = Finisher::new(Some(volume), settings.fsync, resume_state.journal);
     (SinkSide::new(objects, settings.clone(), target, watch.clone(), begin), finisher, complete)

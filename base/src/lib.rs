@@ -10,6 +10,7 @@ pub mod fault;
 pub mod job;
 pub mod label;
 pub mod limits;
+pub mod owners;
 pub mod packed;
 pub mod path;
 pub mod settings;

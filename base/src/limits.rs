@@ -42,6 +42,10 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const MODEL_BYTES_MAX: usize = 32 << 10;
 /// Bytes that an object's owner and extended attributes may take encoded.
 pub const ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
+/// What `--usermap` and `--groupmap` say.
+pub const OWNER_RULES_BYTES_MAX: usize = 4096;
+/// Users, and groups, of which a source tells the names; files of others have their ids.
+pub const OWNER_NAMES_MAX: usize = 64 << 10;
 /// Objects offered and not yet finished; one of a slot or more counts as 32.
 pub const OBJECTS_IN_FLIGHT_MAX: u64 = 16 << 10;
 /// Bytes of their entries in offers: names, targets of links, attributes.

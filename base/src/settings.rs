@@ -3,6 +3,7 @@
 use super::codec::Compress;
 use super::dscp::Dscp;
 use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX};
+use super::owners::OwnerRule;
 use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 
 /// Everything that both sides of a transfer must know about how to move bytes.
@@ -39,6 +40,11 @@ pub struct Settings {
     pub preserve: bool,
     /// Keep owner, extended attributes, access control lists and all bits of the mode too.
     pub archive: bool,
+    /// Owners are kept by their ids and not by their names.
+    pub numeric_ids: bool,
+    /// Who gets the files of whom; the first rule that matches counts.
+    pub user_rules: Vec<OwnerRule>,
+    pub group_rules: Vec<OwnerRule>,
     pub recursive: bool,
     pub links: Links,
     /// Lines of gitignore rules: what matches is left out; after a `!` it is kept.
@@ -53,6 +59,8 @@ pub struct Settings {
     pub delete: Delete,
     /// Nothing is removed where there is more than this to remove.
     pub delete_max: Option<u64>,
+    /// A folder below the destination for what is replaced or removed.
+    pub backup_dir: Option<String>,
     /// Only say what would be copied.
     pub dry_run: bool,
     /// Objects that may fail before the transfer ends; `None` for any number.
@@ -182,6 +190,19 @@ impl DigestKind {
 }
 
 impl Settings {
+    /// Whether files get users as at their source, or as rules say.
+    pub fn keeps_users(&self) -> bool {
+        self.preserve && (self.archive || !self.user_rules.is_empty())
+    }
+
+    pub fn keeps_groups(&self) -> bool {
+        self.preserve && (self.archive || !self.group_rules.is_empty())
+    }
+
+    pub fn keeps_owners(&self) -> bool {
+        self.keeps_users() || self.keeps_groups()
+    }
+
     pub fn cut(&self) -> Cut {
         Cut { request_bytes: self.request_bytes, digest: self.digest }
     }
@@ -347,6 +368,9 @@ impl Default for Settings {
             preallocate: Preallocate::Auto,
             preserve: true,
             archive: false,
+            numeric_ids: false,
+            user_rules: Vec::new(),
+            group_rules: Vec::new(),
             recursive: false,
             links: Links::Copy,
             filters: Vec::new(),
@@ -356,6 +380,7 @@ impl Default for Settings {
             skip_unchanged: SkipUnchanged::No,
             delete: Delete::Off,
             delete_max: None,
+            backup_dir: None,
             dry_run: false,
             errors_max: None,
             fresh: false,

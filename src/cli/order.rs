@@ -15,6 +15,7 @@ use analysis::report::files::Direction;
 use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
+use base::owners::OwnerRule;
 use base::settings::{Delete, DigestKind, Overwrite, Settings, SkipUnchanged};
 use base::units::{Bytes, Nanos};
 
@@ -183,6 +184,9 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         (false, false) => Delete::Off,
     };
     settings.delete_max = typed.value(&copying::MAX_DELETE)?;
+    settings.backup_dir = typed.value(&copying::BACKUP_DIR)?;
+    settings.numeric_ids = typed.has(&copying::NUMERIC_IDS);
+    (settings.user_rules, settings.group_rules) = owner_rules(typed)?;
     if settings.delete != Delete::Off {
         // A mirror has what its source has.
         settings.overwrite = Overwrite::Always;
@@ -193,6 +197,21 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.links, &copying::LINKS)?;
     typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
     Ok(settings)
+}
+
+/// The rules for users and for groups. `--chown` says the same for all.
+fn owner_rules(typed: &Typed) -> Result<(Vec<OwnerRule>, Vec<OwnerRule>), String> {
+    let chown = typed.value(&copying::CHOWN)?.unwrap_or_default();
+    let merged = |all: Vec<OwnerRule>, some: Option<Vec<OwnerRule>>, name: &str| match some {
+        Some(_) if !all.is_empty() => Err(format!(
+            "--chown says who gets all files and --{name} says it for some: leave one out"
+        )),
+        some => Ok(some.unwrap_or(all)),
+    };
+    Ok((
+        merged(chown.users, typed.value(&copying::USERMAP)?, "usermap")?,
+        merged(chown.groups, typed.value(&copying::GROUPMAP)?, "groupmap")?,
+    ))
 }
 
 impl Order {
@@ -210,6 +229,7 @@ impl Order {
         memory_suffices(&wanted.settings)?;
         choices_agree(&wanted, &ends)?;
         mirror_fits(&wanted, &ends, &target)?;
+        backup_fits(&wanted.settings, &target)?;
         filters_fit(&wanted.settings.filters)?;
         let receipt = receipt(&wanted)?;
         let idle = idle(&wanted, source_host.is_some() || target.host.is_some());
@@ -374,6 +394,12 @@ fn choices_agree(wanted: &Wanted, sources: &[EndArg]) -> Result<(), String> {
             Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
                 "--archive keeps mode and time too and --no-preserve does not: leave one out"
             }
+            Wanted { settings: Settings { user_rules, group_rules, .. }, .. }
+                if !(preserve || user_rules.is_empty() && group_rules.is_empty()) =>
+            {
+                "--chown, --usermap and --groupmap keep mode and time too and --no-preserve does \
+                 not: leave one out"
+            }
             Wanted { preserve: Preserve::Asked, .. } if !preserve => {
                 "--preserve and --no-preserve say the opposite: leave one out"
             }
@@ -415,6 +441,20 @@ fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(
         _ => return Ok(()),
     };
     Err(why.into())
+}
+
+/// Something is replaced or deleted, and has a folder.
+fn backup_fits(settings: &Settings, target: &EndArg) -> Result<(), String> {
+    let Settings { backup_dir: Some(_), delete, overwrite, .. } = settings else { return Ok(()) };
+    if !is_path(std::slice::from_ref(target)) {
+        return Err("--backup-dir is a folder below DST, which is none here: leave it out".into());
+    }
+    match (delete, overwrite) {
+        (Delete::Off, Overwrite::Never) => Err("--backup-dir keeps what is replaced or deleted, \
+                                                and nothing is: add --overwrite or --delete"
+            .into()),
+        _ => Ok(()),
+    }
 }
 
 fn is_path(sources: &[EndArg]) -> bool {
@@ -469,6 +509,11 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
                 .into(),
         );
     }
+    if settings.numeric_ids && !settings.keeps_owners() {
+        idle.push(
+            "--numeric-ids is about owners, which are not kept: --archive (-A) keeps them".into(),
+        );
+    }
     idle
 }
 
@@ -506,6 +551,30 @@ mod tests {
         let idle = order("copy a b -Z 1-2 --ssh ssh").unwrap().idle;
         assert_eq!(idle.len(), 2);
         assert_eq!(order("copy a b --skip-unchanged --no-preserve").unwrap().idle.len(), 1);
+    }
+
+    #[test]
+    fn who_gets_files_and_where_old_ones_go() {
+        let settings = |line: &str| order(line).unwrap().job.settings;
+        let rules = |line: &str| {
+            let Settings { user_rules, group_rules, .. } = settings(line);
+            (OwnerRule::typed_all(&user_rules), OwnerRule::typed_all(&group_rules))
+        };
+        let cases = [
+            ("copy a b -A", "", ""),
+            ("copy a b --chown me:us", "*:me", "*:us"),
+            ("copy a b --chown :us --usermap a:b,:0", "a:b,:0", "*:us"),
+            ("copy a b --chown me --groupmap 1-9:us", "*:me", "1-9:us"),
+        ];
+        for (line, users, groups) in cases {
+            assert_eq!(rules(line), (users.into(), groups.into()), "{line}");
+        }
+        for (typed, expect) in [("old", "old"), ("./old//er/", "old/er"), (".old", ".old")] {
+            let line = format!("copy a b --overwrite older --backup-dir {typed}");
+            assert_eq!(settings(&line).backup_dir.as_deref(), Some(expect), "{typed}");
+        }
+        assert_eq!(order("copy a b --numeric-ids").unwrap().idle.len(), 1);
+        assert_eq!(order("copy a b --numeric-ids -A").unwrap().idle.len(), 0);
     }
 
     #[test]
@@ -575,6 +644,11 @@ mod tests {
             ("copy a b --max-delete 3", "--max-delete limits what --delete does"),
             ("copy -r a b --delete --files-from l", "--delete needs all of a folder"),
             ("copy -r - b --delete-excluded", "--delete makes a folder the mirror of another"),
+            ("copy a b --chown a --no-preserve", "--chown, --usermap and --groupmap keep mode and"),
+            ("copy a b --chown a --usermap b:c", "--chown says who gets all files and --usermap"),
+            ("copy a b --chown :a --groupmap b:c", "--chown says who gets all files and --group"),
+            ("copy a b --backup-dir old", "--backup-dir keeps what is replaced or deleted, and no"),
+            ("copy a - --backup-dir o --overwrite always", "--backup-dir is a folder below DST"),
             ("copy a b --min-size 2K --max-size 1K", "--min-size is more than --max-size"),
             ("copy a b --newer /nowhere", "--newer '/nowhere' is no file (No such file"),
             ("copy a b -0", "--null is about the names of --files-from"),

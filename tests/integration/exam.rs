@@ -312,7 +312,7 @@ fn batches(engine: &mut Engine, fixture: &Fixture) {
         meta: Metadata {
             mode: 0o600,
             mtime: Some(Mtime { seconds: 5, nanos: 6 }),
-            attributes: None,
+            ..Metadata::default()
         },
         sparse: false,
     };

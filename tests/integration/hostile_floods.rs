@@ -140,7 +140,7 @@ fn attributes(at: u64) -> Message {
         _ => Entry {
             kind: EntryKind::Leave,
             mode: 0o755,
-            attributes: Some(Arc::new(Attributes { uid: 0, gid: 0, xattrs })),
+            attributes: Some(Arc::new(Attributes { xattrs, ..Attributes::default() })),
             ..file("d", 0)
         },
     };

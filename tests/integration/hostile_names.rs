@@ -106,7 +106,8 @@ fn what_was_asked_for_is_made() {
 /// extended attributes that were not asked for.
 #[test]
 fn what_a_file_is_like_is_not_chosen() {
-    let owned = Attributes { uid: 12, gid: 13, xattrs: vec![(b"user.x".to_vec(), vec![1])] };
+    let xattrs = vec![(b"user.x".to_vec(), vec![1])];
+    let owned = Attributes { uid: 12, gid: 13, xattrs, ..Attributes::default() };
     let seconds = [i64::MIN, -1, 1 << 40, i64::MAX];
     each(seconds.iter().flat_map(|at| ["", "-A "].map(|keeps| (keeps, *at))), |(keeps, at)| {
         let scene = set_up();

@@ -4,6 +4,7 @@
 mod support;
 
 mod addresses;
+mod backups;
 mod bad_input;
 mod compress;
 mod copy;
@@ -27,6 +28,7 @@ mod mirror;
 mod model;
 mod net_test;
 mod no_room;
+mod owners;
 mod path;
 mod paths;
 mod pauses;

@@ -275,3 +275,23 @@ fn hostile_requests() {
         assert_eq!(fs::read_dir(scene.path("jail")).unwrap().count(), 1);
     }
 }
+
+/// What is replaced or deleted beneath the folder is kept beneath it, or stays.
+#[test]
+fn backups_stay_beneath_the_root() {
+    each([(".old", "in", true), ("out", "own", false), ("out/deep", "own", false)], |case| {
+        let (backup_dir, to, is_kept) = *case;
+        let limited = Limited::new("");
+        fs::write(limited.scene.path(format!("jail/{to}/file")), "inside").unwrap();
+        let line = format!("copy -r --delete --backup-dir {backup_dir} @/here/ far:{to}/");
+        let ran = limited.run(&line);
+        assert_eq!(ran.code, if is_kept { 0 } else { 3 }, "{ran}");
+        let kept = limited.text(&format!("jail/{to}/{backup_dir}/file"));
+        let stayed = limited.text(&format!("jail/{to}/file"));
+        let of = |is_there: bool| is_there.then_some("inside");
+        assert_eq!(kept.as_deref(), of(is_kept), "{ran}");
+        assert_eq!(stayed.as_deref(), of(!is_kept), "{ran}");
+        assert_eq!(limited.text(&format!("jail/{to}/new")).as_deref(), Some("new"), "{ran}");
+        limited.check_outside();
+    });
+}

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use base::dscp::Dscp;
+use base::owners::OwnerRule;
 use base::settings::Settings;
 
 /// How bytes are moved. Null where the choice is left to the program, empty or 0 where an older
@@ -36,6 +37,10 @@ pub struct Options {
     pub preallocate: String,
     pub preserve: bool,
     pub archive: bool,
+    pub numeric_ids: bool,
+    /// Rules as typed, those of `--chown` too; empty where there are none.
+    pub usermap: String,
+    pub groupmap: String,
     pub recursive: bool,
     pub links: String,
     pub filters: Vec<String>,
@@ -47,6 +52,7 @@ pub struct Options {
     /// `off`, `on` or `excluded`: what `--delete` and `--delete-excluded` say (no word of SQL).
     pub deletes: String,
     pub max_delete: Option<u64>,
+    pub backup_dir: Option<String>,
     pub dry_run: bool,
     pub max_errors: Option<u32>,
     pub fresh: bool,
@@ -66,9 +72,10 @@ impl Options {
         let Settings {
             streams, request_bytes, depth_source, depth_sink, window_bytes, congestion, rate,
             pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, fsync,
-            overwrite, memory_bytes, preallocate, preserve, archive, recursive, links, filters,
-            min_size, max_size, newer, skip_unchanged, delete, delete_max, dry_run, errors_max,
-            fresh, mkpath, stall, path_samples, compress, null_cycle_bytes,
+            overwrite, memory_bytes, preallocate, preserve, archive, numeric_ids, user_rules,
+            group_rules, recursive, links, filters, min_size, max_size, newer, skip_unchanged,
+            delete, delete_max, backup_dir, dry_run, errors_max, fresh, mkpath, stall,
+            path_samples, compress, null_cycle_bytes,
         } = settings;
         Options {
             streams: *streams,
@@ -93,6 +100,9 @@ impl Options {
             preallocate: preallocate.name().into(),
             preserve: *preserve,
             archive: *archive,
+            numeric_ids: *numeric_ids,
+            usermap: OwnerRule::typed_all(user_rules),
+            groupmap: OwnerRule::typed_all(group_rules),
             recursive: *recursive,
             links: links.name().into(),
             filters: filters.clone(),
@@ -102,6 +112,7 @@ impl Options {
             skip_unchanged: skip_unchanged.name().into(),
             deletes: delete.name().into(),
             max_delete: *delete_max,
+            backup_dir: backup_dir.clone(),
             dry_run: *dry_run,
             max_errors: *errors_max,
             fresh: *fresh,

@@ -1,12 +1,14 @@
 //! Owners, extended attributes and access control lists: reading and setting them.
 
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{Gid, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use base::attributes::{Attributes, Xattr};
+use base::owners::Owner;
 
 /// Something that the file system or its permissions refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,13 +100,10 @@ fn read_one(path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Sets the owner and attributes of a file, and removes those that its source does not have, such
-/// as an inherited access control list. Returns what was refused; the rest is done.
+/// Sets the attributes of a file, and removes those that its source does not have, such as an
+/// inherited access control list. Returns what was refused; the rest is done.
 pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
     let mut refused = Vec::new();
-    if let Err(errno) = give_owner(file, attributes) {
-        refused.push(Refused { what: What::Owner, name: Vec::new(), errno });
-    }
     let mut tried = |name: &[u8], result: Result<(), Errno>| {
         let what = if is_access_list(name) { What::AccessList } else { What::Attribute };
         if let Err(errno) = result {
@@ -120,12 +119,14 @@ pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
     refused
 }
 
-/// A user who is not root can still set a group that they belong to.
-fn give_owner(file: BorrowedFd<'_>, attributes: &Attributes) -> Result<(), Errno> {
-    let (uid, gid) = (Uid::from_raw(attributes.uid), Gid::from_raw(attributes.gid));
-    match rustix::fs::fchown(file, Some(uid), Some(gid)) {
-        Err(Errno::PERM) => {
-            let _ = rustix::fs::fchown(file, None, Some(gid));
+/// Sets the owner of what `name` is in this folder, or of the open file itself where it is empty;
+/// a link is not followed. A user who is not root can still set a group that they belong to.
+pub fn give_owner(at: BorrowedFd<'_>, name: &OsStr, owner: Owner) -> Result<(), Errno> {
+    let (user, group) = (owner.user.map(Uid::from_raw), owner.group.map(Gid::from_raw));
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    match rustix::fs::chownat(at, name, user, group, flags) {
+        Err(Errno::PERM) if user.is_some() && group.is_some() => {
+            let _ = rustix::fs::chownat(at, name, None, group, flags);
             Err(Errno::PERM)
         }
         result => result,

@@ -32,6 +32,8 @@ pub enum Call {
     SyncDirectory,
     Rename,
     Remove,
+    /// Moves it to a folder for backups.
+    Move,
     /// Reads the names in a directory.
     List,
     Lock,
@@ -40,7 +42,7 @@ pub enum Call {
 }
 
 impl Call {
-    pub const ALL: [Call; 25] = [
+    pub const ALL: [Call; 26] = [
         Call::Open,
         Call::LookAt,
         Call::Read,
@@ -62,6 +64,7 @@ impl Call {
         Call::SyncDirectory,
         Call::Rename,
         Call::Remove,
+        Call::Move,
         Call::List,
         Call::Lock,
         Call::Write,
@@ -91,6 +94,7 @@ impl Call {
             Call::SyncDirectory => "sync the directory of",
             Call::Rename => "give its name to",
             Call::Remove => "remove",
+            Call::Move => "move to --backup-dir",
             Call::List => "list",
             Call::Lock => "lock",
             Call::Write => "write",

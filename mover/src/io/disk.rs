@@ -3,6 +3,7 @@
 mod calls;
 mod clearing;
 mod filling;
+mod keeping;
 mod metadata;
 mod opening;
 
@@ -27,10 +28,11 @@ use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
 use super::untold;
 use super::volume::{
-    Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
-    StatusKind, Volume, changed, show,
+    Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
+    Status, StatusKind, Volume, changed, show,
 };
 use base::fault::{Class, Fault};
+use base::owners::Owner;
 
 /// Directory handles kept open: small files of one directory follow each other.
 const DIRECTORIES_MAX: usize = 64;
@@ -220,6 +222,11 @@ impl Volume for Disk {
             .map_err(|errno| self.fault(Call::MakeDirectory, path, errno))
     }
 
+    fn make_directory_like(&self, path: &[u8], like: &[u8]) -> Result<(), Fault> {
+        self.make_folder_like(path, like)
+            .map_err(|errno| self.fault(Call::MakeDirectory, path, errno))
+    }
+
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.open_in_parent(path, flags, 0)
@@ -227,10 +234,17 @@ impl Volume for Disk {
             .map_err(|errno| self.fault(Call::SetMode, path, errno))
     }
 
-    fn set_file_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
+    fn set_owner(&self, path: &[u8], owner: Owner, mode: Option<u32>) -> Result<(), Fault> {
+        let owned = match owner.is_kept() {
+            true => self.give_owner_of_name(path, owner),
+            false => Ok(()),
+        };
+        let fault = |errno| self.fault(Call::SetMode, path, errno);
+        owned.map_err(fault)?;
+        let Some(mode) = mode else { return Ok(()) };
         self.open_in_parent(path, OFlags::PATH, 0)
             .and_then(|fd| chmod_path(fd.as_fd(), mode))
-            .map_err(|errno| self.fault(Call::SetMode, path, errno))
+            .map_err(fault)
     }
 
     fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault> {
@@ -240,9 +254,9 @@ impl Volume for Disk {
             })
             .map_err(|errno| self.fault(Call::MakeLink, path, errno))?;
         let Some(mtime) = meta.mtime else { return Ok(()) };
-        let owned = match &meta.attributes {
-            Some(given) => self.give_link_owner(path, given),
-            None => Ok(()),
+        let owned = match meta.owner.is_kept() {
+            true => self.give_owner_of_name(path, meta.owner),
+            false => Ok(()),
         };
         owned
             .and_then(|()| self.parent(path))
@@ -382,6 +396,14 @@ impl Volume for Disk {
 
     fn clear(&self, path: &[u8], kind: StatusKind) -> Result<(), Fault> {
         self.clear_name(path, kind).map_err(|errno| self.fault(Call::Remove, path, errno))
+    }
+
+    fn link_aside(&self, path: &[u8], to: &[u8]) -> Result<Kept, Fault> {
+        self.link_name(path, to)
+    }
+
+    fn move_aside(&self, path: &[u8], kind: StatusKind, to: &[u8]) -> Result<(), Fault> {
+        self.move_name(path, kind, to).map_err(|errno| self.not_kept(path, to, errno))
     }
 
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {
@@ -542,9 +564,9 @@ impl Volume for Disk {
         let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
         self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
         match (segment.meta.mtime, has_mode) {
-            (None, _) => Ok(()),
+            (None, true) => Ok(()),
             (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
-            (Some(_), false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
+            (_, false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
         }
         .map_err(|errno| self.fault(Call::SetMetadata, path, errno))?;
         rustix::fs::fstat(&fd)

@@ -1,5 +1,6 @@
 //! The I/O engine: the only unsafe code, and the only system calls on data.
 
+pub mod accounts;
 pub mod attributes;
 pub mod backend;
 pub mod beneath;

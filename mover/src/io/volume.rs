@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::attributes::Attributes;
 use base::fault::{Class, Fault};
+use base::owners::Owner;
 
 /// Something that the kernel, or the simulator, identifies by a number.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub struct Status {
     pub mtime: Mtime,
     /// Permission bits.
     pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
     /// Device and inode: names of the same file have the same pair.
     pub inode: (u64, u64),
     /// The space that it takes on the disk.
@@ -96,6 +99,8 @@ pub struct Metadata {
     pub mode: u32,
     /// Set when mode and time are preserved.
     pub mtime: Option<Mtime>,
+    /// Who it belongs to then.
+    pub owner: Owner,
     /// Set when they are preserved.
     pub attributes: Option<Arc<Attributes>>,
 }
@@ -115,6 +120,14 @@ pub enum Locked {
     Busy,
     /// The name is that of a file which is not ours alone: it was not touched.
     Foreign,
+}
+
+/// Whether something has another name now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Linked,
+    /// It cannot have several names.
+    Not,
 }
 
 /// The results of finishing a directory.
@@ -172,10 +185,13 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// The file keeps its length.
     fn make_hole(&self, file: &Handle, path: &[u8], stretch: Range<u64>) -> Result<(), Fault>;
     fn make_directory(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
+    /// Makes a directory with the owner, where that is allowed, and the mode of another.
+    fn make_directory_like(&self, path: &[u8], like: &[u8]) -> Result<(), Fault>;
     /// Changes the mode of a directory, also of one that its owner may not read.
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
-    /// Changes the mode of a file that has this name; a link is not followed.
-    fn set_file_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault>;
+    /// Changes the owner of what has this name, and then the mode, which a link does not have; a
+    /// link is not followed.
+    fn set_owner(&self, path: &[u8], owner: Owner, mode: Option<u32>) -> Result<(), Fault>;
     fn make_link(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<(), Fault>;
     /// Gives a file another name, which must be free.
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault>;
@@ -211,6 +227,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// Removes what has this name: of a link the link, of a directory an empty one. The times of
     /// the directory that it is in stay as they were.
     fn clear(&self, path: &[u8], kind: StatusKind) -> Result<(), Fault>;
+    /// Gives what has this name another one too, which must be free.
+    fn link_aside(&self, path: &[u8], to: &[u8]) -> Result<Kept, Fault>;
+    /// Moves what has this name to another one, which must be free; otherwise as `clear`.
+    fn move_aside(&self, path: &[u8], kind: StatusKind, to: &[u8]) -> Result<(), Fault>;
     /// Opens a file to read and append, creates it where it does not exist, and locks others out
     /// until the handle is dropped.
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault>;

@@ -13,10 +13,12 @@ use self::threads::FinisherThread;
 use crate::io::{clock, system, tcp};
 use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::assembly::{Assembly, Ends, Stream};
+use crate::pump::sink::backup::Backup;
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::Finisher;
 use crate::pump::sink::mirror::Mirror;
+use crate::pump::sink::owner_map::OwnerMap;
 use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::transfer::{
@@ -161,30 +163,15 @@ impl Host {
         let assembly = Assembly::new(ends, usize::from(settings.streams) + carried)?;
         let usage = system::usage_anew();
         let (place, walking) = source.unzip();
-        let mirror = match &sink {
-            Some(target) => Mirror::of(target, &settings, &resume_state.tag)?,
-            None => None,
-        };
-        let obstacles = mirror.as_ref().and_then(Mirror::obstacles).cloned();
-        let begin = Begin {
-            tag: resume_state.tag,
-            prior_runs: resume_state.prior_runs,
-            alone: place.is_none(),
-            expected: part.expected,
-            mirror,
-        };
+        let (begin, finisher) =
+            begin(&settings, sink.as_ref(), resume_state, (part.expected, place.is_none()))?;
         let (peer, peer_setup) = peer.map(connection).unzip();
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
         let host = Host {
             walk: walking.map(|walking| walking.go_on),
             compare: compare(&settings, sink.as_ref(), &cancellation)
                 .map(|compare| threads::compare(compare, events_in.clone())),
-            finisher: sink.as_ref().map(|target| {
-                let volume = target.volume().cloned();
-                let finisher = Finisher::new(volume, settings.fsync, resume_state.journal)
-                    .clearing(obstacles.clone());
-                threads::finish(finisher, events_in.clone())
-            }),
+            finisher: finisher.map(|finisher| threads::finish(finisher, events_in.clone())),
             report: first_report(&assembly, part.about),
             sockets: Sockets::new(role, cancellation.clone()),
             settings: settings.clone(),
@@ -440,6 +427,29 @@ fn compare(
     let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
     let volume = sink.volume()?.clone();
     Some(Compare { volume, rename: sink.rename(), cancellation: cancellation.clone() })
+}
+
+/// What the sink of this host begins with, and what finishes its objects where it has one. `alone`:
+/// the source is on another host.
+fn begin(
+    settings: &Settings,
+    sink: Option<&Target>,
+    resume_state: ResumeState,
+    (expected, alone): (Expected, bool),
+) -> Result<(Begin, Option<Finisher>), Fault> {
+    let ResumeState { tag, prior_runs, journal, .. } = resume_state;
+    let backup = sink.and_then(|target| Backup::of(target, settings));
+    let mirror = match sink {
+        Some(target) => Mirror::of(target, settings, &tag, backup.clone())?,
+        None => None,
+    };
+    let obstacles = mirror.as_ref().and_then(Mirror::obstacles).cloned();
+    let finisher = sink.map(|target| {
+        let volume = target.volume().cloned();
+        Finisher::new(volume, settings.fsync, journal).clearing(obstacles).keeping(backup.clone())
+    });
+    let owners = OwnerMap::of(settings)?;
+    Ok((Begin { tag, prior_runs, alone, expected, mirror, owners, backup }, finisher))
 }
 
 /// The report of a side before it has moved anything.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub mod afterwards;
+pub mod backup;
 pub mod clean;
 pub mod compare;
 mod credit;
@@ -21,6 +22,7 @@ mod metadata;
 pub mod mirror;
 mod mirroring;
 pub mod objects;
+pub mod owner_map;
 pub mod places;
 pub mod resume;
 mod target;
@@ -31,11 +33,13 @@ pub use target::{Root, Target};
 
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
+use crate::pump::sink::backup::Backup;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
 use crate::pump::sink::journal::{Partial, PriorRuns};
 use crate::pump::sink::mirror::Mirror;
 use crate::pump::sink::objects::{Objects, Wanted};
+use crate::pump::sink::owner_map::OwnerMap;
 use crate::pump::sink::places::is_place;
 use crate::pump::sink::resume::temporary;
 use crate::pump::source::is_file;
@@ -91,6 +95,9 @@ pub struct SinkSide {
     same: BTreeSet<u64>,
     /// Where what the source does not have is removed.
     mirror: Option<Mirror>,
+    owners: OwnerMap,
+    /// Where what is replaced or removed is kept.
+    backup: Option<Arc<Backup>>,
     /// Open objects whose names something of another kind has.
     blocked: BTreeSet<u64>,
     /// A folder of which a dry run knows that nothing is in it: something else has its name.
@@ -109,6 +116,8 @@ pub struct Begin {
     pub alone: bool,
     pub expected: Expected,
     pub mirror: Option<Mirror>,
+    pub owners: OwnerMap,
+    pub backup: Option<Arc<Backup>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +146,7 @@ impl SinkSide {
         watch: Arc<Watch>,
         begin: Begin,
     ) -> SinkSide {
-        let Begin { tag, prior_runs, alone, expected, mirror } = begin;
+        let Begin { tag, prior_runs, alone, expected, mirror, owners, backup } = begin;
         let layout = Layout::new(settings.request_bytes);
         let folders = Folders::new(&target, prior_runs.as_ref());
         SinkSide {
@@ -165,6 +174,8 @@ impl SinkSide {
             offers: Offers::Going,
             same: BTreeSet::new(),
             mirror,
+            owners,
+            backup,
             blocked: BTreeSet::new(),
             dry_folder: None,
             warnings: Vec::new(),
@@ -178,6 +189,7 @@ impl SinkSide {
         }
         self.expected.check(first, &entries)?;
         self.check_credit(&entries)?;
+        self.owners.learn(&entries)?;
         self.rename_single(&mut entries)?;
         self.offered_objects += entries.len() as u64;
         self.mirror.iter_mut().for_each(|mirror| mirror.note(&entries));
@@ -312,6 +324,7 @@ impl SinkSide {
                 volume.sync_directory(if folder.is_empty() { b"." } else { &inside })
             };
             faults.extend(renewed.iter().map(sync).filter_map(Result::err));
+            faults.extend(self.backup.as_ref().and_then(|backup| backup.sync().err()));
         }
         faults
     }

@@ -385,7 +385,11 @@ fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Resu
             path: from.path,
             len,
             at,
-            meta: Metadata { mode: entry.mode, mtime: Some(mtime_of(entry)), attributes: None },
+            meta: Metadata {
+                mode: entry.mode,
+                mtime: Some(mtime_of(entry)),
+                ..Metadata::default()
+            },
             sparse: entry.sparse,
         });
         at += len;

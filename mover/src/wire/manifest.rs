@@ -9,6 +9,7 @@ use base::label::Sum;
 use base::limits::{
     ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX,
 };
+use base::owners::is_owner_name;
 
 /// What an object is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,7 @@ const SPARSE: u8 = 1;
 const ATTRIBUTES: u8 = 2;
 const SUM: u8 = 4;
 const ROOT: u8 = 8;
+const NAMES: u8 = 16;
 
 /// The addresses that a pipe takes, as its length is not known yet.
 pub const ENDLESS_BYTES: u64 = 1 << 62;
@@ -81,6 +83,7 @@ impl Entry {
         out.u8(self.kind as u8);
         out.u8(flag(self.sparse, SPARSE)
             | flag(self.attributes.is_some(), ATTRIBUTES)
+            | flag(self.attributes.as_ref().is_some_and(|it| it.has_names()), NAMES)
             | flag(self.sum.is_some(), SUM)
             | flag(self.is_root, ROOT));
         out.u64(self.size);
@@ -115,7 +118,7 @@ impl Entry {
             other => return Err(Fault::peer(format!("an object of unknown kind {other}"))),
         };
         let flags = from.u8()?;
-        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT) != 0 {
+        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT | NAMES) != 0 {
             return Err(Fault::peer("an object with flags that nobody knows"));
         }
         let mut entry = Entry {
@@ -136,8 +139,11 @@ impl Entry {
         if entry.sparse {
             entry.allocated_bytes = from.u64()?;
         }
+        let has_names = flags & NAMES != 0;
         if flags & ATTRIBUTES != 0 {
-            entry.attributes = Some(Arc::new(get_attributes(from)?));
+            entry.attributes = Some(Arc::new(get_attributes(from, has_names)?));
+        } else if has_names {
+            return Err(Fault::peer("the peer named the owner of an object that has none"));
         }
         if flags & SUM != 0 {
             entry.sum = Some(from.array()?);
@@ -187,11 +193,15 @@ fn put_attributes(out: &mut Writer, attributes: &Attributes) {
         out.bytes(name);
         out.bytes(value);
     }
+    if attributes.has_names() {
+        out.bytes(&attributes.user);
+        out.bytes(&attributes.group);
+    }
 }
 
-fn get_attributes(from: &mut Reader<'_>) -> Result<Attributes, Fault> {
+fn get_attributes(from: &mut Reader<'_>, has_names: bool) -> Result<Attributes, Fault> {
     let (uid, gid, count) = (from.u32()?, from.u32()?, from.u16()?);
-    let mut attributes = Attributes { uid, gid, xattrs: Vec::new() };
+    let mut attributes = Attributes { uid, gid, ..Attributes::default() };
     for _ in 0..count {
         let name = from.bytes(NAME_BYTES_MAX)?.to_vec();
         let value = from.bytes(ATTRIBUTES_BYTES_MAX)?.to_vec();
@@ -200,7 +210,26 @@ fn get_attributes(from: &mut Reader<'_>) -> Result<Attributes, Fault> {
             return Err(Fault::peer("an object with more attributes than are allowed"));
         }
     }
+    if has_names {
+        attributes.user = get_owner_name(from)?;
+        attributes.group = get_owner_name(from)?;
+        if !attributes.has_names() {
+            return Err(Fault::peer("the peer announced names of an owner and sent none"));
+        }
+    }
     Ok(attributes)
+}
+
+/// Empty where only the other of user and group is named.
+fn get_owner_name(from: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
+    let name = from.bytes(NAME_BYTES_MAX)?;
+    match name.is_empty() || is_owner_name(name) {
+        true => Ok(name.to_vec()),
+        false => Err(Fault::peer(format!(
+            "the peer sent '{}', which is no name of a user or group",
+            name.escape_ascii()
+        ))),
+    }
 }
 
 /// True for a relative path of real names: no empty one, no `.`, no `..`, no NUL.

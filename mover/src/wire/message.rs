@@ -36,8 +36,10 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 10: offers before the answers to Open, and the control connection may carry the first bytes.
 /// 11: a sink may make the folders above its target, and may remove what its source does not have;
 /// a far source expands `~USER` and wildcards.
-pub const VERSION_MIN: u16 = 11;
-pub const VERSION_MAX: u16 = 11;
+/// 12: owners have names, and settings say whether they count, who gets the files of whom, and
+/// where a sink keeps what it replaces or removes.
+pub const VERSION_MIN: u16 = 12;
+pub const VERSION_MAX: u16 = 12;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

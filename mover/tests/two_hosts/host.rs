@@ -16,10 +16,12 @@ use mover::io::volume::Volume;
 use mover::pump::cancellation::Cancellation;
 use mover::pump::lane::assembly::Stream;
 use mover::pump::lane::{Lane, Patience, StreamHandle, Turn};
+use mover::pump::sink::backup::Backup;
 use mover::pump::sink::compare::Compare;
 use mover::pump::sink::expected::Expected;
 use mover::pump::sink::finisher::Finisher;
 use mover::pump::sink::mirror::Mirror;
+use mover::pump::sink::owner_map::OwnerMap;
 use mover::pump::sink::resume::{ResumeCallbacks, ResumeState};
 use mover::pump::sink::{Begin, Root, Target};
 use mover::pump::source::walk::{Found, WalkEvent};
@@ -121,7 +123,10 @@ impl Host {
         let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
         let cancellation = ledgers.cancellation.clone();
         host.compare = is_compared.then(|| Compare { volume, rename: None, cancellation });
-        let mirror = sink.as_ref().map(|sink| Mirror::of(sink, &settings, &resume_state.tag));
+        let backup = sink.as_ref().and_then(|sink| Backup::of(sink, &settings));
+        let mirror = sink
+            .as_ref()
+            .map(|sink| Mirror::of(sink, &settings, &resume_state.tag, backup.clone()));
         let mirror = mirror.and_then(|mirror| mirror.expect("the filters are good"));
         let begin = Begin {
             tag: resume_state.tag,
@@ -129,6 +134,8 @@ impl Host {
             alone: !part.has_source,
             expected: Expected::Anything,
             mirror,
+            owners: OwnerMap::of(&settings).expect("there are no rules"),
+            backup,
         };
         let setup = Setup {
             settings,

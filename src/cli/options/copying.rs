@@ -7,7 +7,9 @@ use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, COPY, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use analysis::report::utc;
+use base::owners::{CHOWN_PHRASE, Chown, OWNER_RULES_PHRASE, OwnerRule};
 use base::settings::{Links, Moment, Overwrite};
+use mover::wire::manifest::path_is_safe;
 
 const DEMO: &[CommandId] = &[CommandId::Demo];
 const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep];
@@ -20,6 +22,10 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &PRESERVE,
     &NO_PRESERVE,
     &ARCHIVE,
+    &NUMERIC_IDS,
+    &CHOWN,
+    &USERMAP,
+    &GROUPMAP,
     &LINKS,
     &EXCLUDE,
     &INCLUDE,
@@ -33,6 +39,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &DELETE,
     &DELETE_EXCLUDED,
     &MAX_DELETE,
+    &BACKUP_DIR,
     &DRY_RUN,
     &MAX_ERRORS,
     &FRESH,
@@ -88,7 +95,63 @@ pub(crate) static ARCHIVE: CliOption<bool> = CliOption {
     kind: Kind::Flag(|| true),
     default: "",
     help: "Preserve owner, extended attributes and access control lists too",
-    more: "What the destination does not allow causes a warning, and the file is copied.",
+    more: "Users and groups are those of the same name at the destination, and of the same number \
+           where it has no such name. What the destination does not allow causes a warning, and \
+           the file is copied.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static NUMERIC_IDS: CliOption<bool> = CliOption {
+    name: "numeric-ids",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Preserve the numbers of users and groups, not their names",
+    more: "With --archive, --usermap and --groupmap. Rules then match numbers only.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static CHOWN: CliOption<Chown> = CliOption {
+    name: "chown",
+    letter: None,
+    value: "USER:GROUP",
+    kind: Kind::Parsed(CHOWN_PHRASE, Chown::parse),
+    default: "",
+    help: "Give all files to this user and group at the destination",
+    more: "Short for --usermap '*:USER' --groupmap '*:GROUP'; USER and :GROUP are enough. Only \
+           root can give files to others, anybody to groups that they are in: otherwise a warning \
+           says so, and the file is copied.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static USERMAP: CliOption<Vec<OwnerRule>> = CliOption {
+    name: "usermap",
+    letter: None,
+    value: "RULES",
+    kind: Kind::Parsed(OWNER_RULES_PHRASE, OwnerRule::parse_all),
+    default: "",
+    help: "Which user at the destination gets the files of which at the source",
+    more: "Rules such as 'alice:bob,1000-1999:nobody,*:root'; the first that matches counts. Names \
+           on the left are those of the source, with the wildcards *, ? and [a-z]; an empty one \
+           matches numbers without a name. Users that no rule matches are kept as by --archive. A \
+           name on the right that the destination does not have is an error, before anything is \
+           copied.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+pub(crate) static GROUPMAP: CliOption<Vec<OwnerRule>> = CliOption {
+    name: "groupmap",
+    letter: None,
+    value: "RULES",
+    kind: Kind::Parsed(OWNER_RULES_PHRASE, OwnerRule::parse_all),
+    default: "",
+    help: "The same for groups",
+    more: "",
     group: Group::Copying,
     commands: COPY,
 };
@@ -299,6 +362,33 @@ pub(crate) static MAX_DELETE: CliOption<u64> = CliOption {
     group: Group::Copying,
     commands: COPY,
 };
+
+pub(crate) static BACKUP_DIR: CliOption<String> = CliOption {
+    name: "backup-dir",
+    letter: None,
+    value: "DIR",
+    kind: Kind::Parsed(BACKUP_DIR_PHRASE, backup_dir),
+    default: "",
+    help: "Move what is replaced or deleted to this folder below DST",
+    more: "Under the same relative name; what an earlier run has moved there by that name is \
+           replaced. The folder is made when it is first needed, and --delete leaves it alone. It \
+           must be on the file system of what is moved. Needs --delete or --overwrite.",
+    group: Group::Copying,
+    commands: COPY,
+};
+
+/// The values of `--backup-dir`, as the user reads them.
+const BACKUP_DIR_PHRASE: &str = "the name of a folder below DST, such as .old or old/monday";
+
+/// A relative path that goes down only, without what it can be without.
+fn backup_dir(text: &str) -> Result<String, String> {
+    let names = text.split('/').filter(|name| !matches!(*name, "" | "."));
+    let path = names.collect::<Vec<&str>>().join("/");
+    match !text.starts_with('/') && path_is_safe(path.as_bytes()) {
+        true => Ok(path),
+        false => Err(format!("write {BACKUP_DIR_PHRASE}")),
+    }
+}
 
 pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     name: "dry-run",

@@ -76,6 +76,7 @@ pub(super) fn status_from(stat: &Stat) -> Status {
         size: stat.st_size as u64,
         mtime,
         mode: stat.st_mode & 0o7777,
+        owner: (stat.st_uid, stat.st_gid),
         inode: (stat.st_dev, stat.st_ino),
         allocated_bytes: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK_BYTES),
     }

@@ -63,6 +63,26 @@ impl Disk {
     }
 
     pub(super) fn clear_name(&self, path: &[u8], kind: StatusKind) -> Result<(), Errno> {
+        let flags = match kind {
+            StatusKind::Directory => AtFlags::REMOVEDIR,
+            _ => AtFlags::empty(),
+        };
+        self.take_name(path, kind, |folder, name| rustix::fs::unlinkat(folder, name, flags))
+    }
+
+    /// Moves a name to another folder, whose own times change.
+    pub(super) fn move_name(&self, path: &[u8], kind: StatusKind, to: &[u8]) -> Result<(), Errno> {
+        let (parent, to) = self.parent(to)?;
+        self.take_name(path, kind, |folder, name| rustix::fs::renameat(folder, name, &parent, to))
+    }
+
+    /// Does what takes a name from its folder. None that is there is no error.
+    fn take_name(
+        &self,
+        path: &[u8],
+        kind: StatusKind,
+        take: impl Fn(&Folder, &OsStr) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let slash = path.iter().rposition(|byte| *byte == b'/');
         let (around, name) = match slash {
             Some(at) => (&path[..at], &path[at + 1..]),
@@ -76,11 +96,7 @@ impl Disk {
             *self.cleared.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         let before = rustix::fs::fstat(&folder)?;
-        let flags = match kind {
-            StatusKind::Directory => AtFlags::REMOVEDIR,
-            _ => AtFlags::empty(),
-        };
-        let remove = || rustix::fs::unlinkat(&folder, OsStr::from_bytes(name), flags);
+        let remove = || take(&folder, OsStr::from_bytes(name));
         let mode = before.st_mode & 0o7777;
         let removed = match remove() {
             Err(Errno::ACCESS) if is_own(&before) && mode & OWNER_BITS != OWNER_BITS => {

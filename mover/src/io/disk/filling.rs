@@ -18,10 +18,12 @@ impl Disk {
     /// its name, except where owner or attributes follow.
     pub(super) fn first_mode(&self, segment: &Segment) -> (u32, bool) {
         let meta = &segment.meta;
-        if meta.mtime.is_none() {
+        if meta.mtime.is_none() && !meta.owner.is_kept() {
             return (meta.mode, true);
         }
-        let is_plain = meta.attributes.is_none() && meta.mode & (umask() | !0o777) == 0;
+        let is_plain = meta.attributes.is_none()
+            && !meta.owner.is_kept()
+            && meta.mode & (umask() | !0o777) == 0;
         let is_exact = is_plain
             && self.parent(&segment.path).is_ok_and(|(parent, _)| !parent.may_change_modes());
         if is_exact { (meta.mode, true) } else { (0o600, false) }

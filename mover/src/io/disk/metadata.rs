@@ -1,5 +1,6 @@
 //! What files and folders get besides bytes: owner, mode, time, attributes, durable names.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 
@@ -8,8 +9,8 @@ use crate::io::beneath::Folder;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{SET_ID_BITS, chmod_path, timestamps, umask};
 use crate::io::volume::{Metadata, show};
-use base::attributes::Attributes;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use base::owners::Owner;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 impl Disk {
@@ -56,29 +57,28 @@ impl Disk {
         self.give_metadata(opened.as_fd(), path, meta)
     }
 
-    /// Sets a mode, less the umask where nothing is preserved; where it is, time and attributes
-    /// too. The owner is set first: a change of it clears bits of the mode.
+    /// Sets owner and mode, less the umask where nothing is preserved; where it is, time and
+    /// attributes too. The owner is set first: a change of it clears bits of the mode.
     pub(super) fn give_metadata(
         &self,
         fd: BorrowedFd<'_>,
         path: &[u8],
         meta: &Metadata,
     ) -> Result<(), Errno> {
-        let Some(mtime) = meta.mtime else {
-            return rustix::fs::fchmod(fd, Mode::from_raw_mode(meta.mode & !umask()));
-        };
-        let mut mode = meta.mode;
-        if let Some(given) = &meta.attributes {
-            let refused = attributes::give(fd, given);
-            if refused.iter().any(|refused| refused.what == What::Owner) {
-                mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
-            }
-            for refused in refused {
+        let mut mode = meta.mode & if meta.mtime.is_some() { !0 } else { !umask() };
+        if meta.owner.is_kept()
+            && let Err(errno) = attributes::give_owner(fd, OsStr::new(""), meta.owner)
+        {
+            mode &= !SET_ID_BITS; // no program runs as somebody whom its source did not name
+            self.refuse(What::Owner, path, errno);
+        }
+        if let Some(given) = meta.attributes.as_ref().filter(|_| meta.mtime.is_some()) {
+            for refused in attributes::give(fd, given) {
                 self.refuse(refused.what, path, refused.errno);
             }
         }
         rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-        rustix::fs::futimens(fd, &timestamps(mtime))
+        meta.mtime.map_or(Ok(()), |mtime| rustix::fs::futimens(fd, &timestamps(mtime)))
     }
 
     pub(super) fn refuse(&self, what: What, path: &[u8], errno: Errno) {
@@ -90,16 +90,12 @@ impl Disk {
         }
     }
 
-    pub(super) fn give_link_owner(&self, path: &[u8], given: &Attributes) -> Result<(), Errno> {
+    /// Sets the owner of what has this name; a link is not followed.
+    pub(super) fn give_owner_of_name(&self, path: &[u8], owner: Owner) -> Result<(), Errno> {
         let (parent, name) = self.parent(path)?;
-        let (uid, gid) = (Uid::from_raw(given.uid), Gid::from_raw(given.gid));
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        match rustix::fs::chownat(&parent, name, Some(uid), Some(gid), flags) {
-            Err(errno) => {
-                self.refuse(What::Owner, path, errno);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+        if let Err(errno) = attributes::give_owner(parent.as_fd(), name, owner) {
+            self.refuse(What::Owner, path, errno);
         }
+        Ok(())
     }
 }

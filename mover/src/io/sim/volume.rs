@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{File, ROOM_BYTES, Rng, World};
 use crate::io::call::Call;
 use crate::io::volume::{
-    Access, Durable, Handle, Identity, Left, Locked, Metadata, Mtime, Replace, Segment, Status,
-    StatusKind, Volume, changed,
+    Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
+    Status, StatusKind, Volume, changed,
 };
 use base::fault::Fault;
+use base::owners::Owner;
 
 /// The smallest unit that a disk writes.
 const BLOCK_BYTES: usize = 512;
@@ -246,7 +247,7 @@ fn directory_of(path: &[u8]) -> &[u8] {
 }
 
 fn status_of(kind: StatusKind, size: u64, mtime: Mtime, id: u64) -> Status {
-    Status { kind, size, mtime, mode: 0o755, inode: (0, id), allocated_bytes: 0 }
+    Status { kind, size, mtime, mode: 0o755, owner: (0, 0), inode: (0, id), allocated_bytes: 0 }
 }
 
 impl Volume for SimVolume {
@@ -334,8 +335,12 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn set_file_mode(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
+    fn set_owner(&self, path: &[u8], _owner: Owner, _mode: Option<u32>) -> Result<(), Fault> {
         self.ask(Call::SetMode, path)
+    }
+
+    fn make_directory_like(&self, path: &[u8], _like: &[u8]) -> Result<(), Fault> {
+        self.make_directory(path, 0o700)
     }
 
     fn make_directory(&self, path: &[u8], _mode: u32) -> Result<(), Fault> {
@@ -484,6 +489,22 @@ impl Volume for SimVolume {
 
     fn clear(&self, path: &[u8], _kind: StatusKind) -> Result<(), Fault> {
         self.remove(path)
+    }
+
+    fn link_aside(&self, path: &[u8], to: &[u8]) -> Result<Kept, Fault> {
+        self.make_hard_link(to, path).map(|()| Kept::Linked)
+    }
+
+    fn move_aside(&self, path: &[u8], _kind: StatusKind, to: &[u8]) -> Result<(), Fault> {
+        self.ask(Call::Move, path)?;
+        let mut names = self.lock();
+        match names.now.remove(path) {
+            Some(node) => {
+                names.now.insert(to.to_vec(), node);
+                Ok(())
+            }
+            None => Err(self.fault(Call::Move, path, libc::ENOENT)),
+        }
     }
 
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {

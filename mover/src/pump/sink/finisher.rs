@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
+use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
 use crate::pump::sink::mirror::{Obstacles, Pass, Step};
 use crate::pump::sink::objects::{Advance, Complete, Wanted};
@@ -47,6 +48,8 @@ pub struct Finisher {
     own_name: Option<Result<(), Fault>>,
     /// Removes what has the name of an object and is of another kind, where that is asked.
     obstacles: Option<Arc<Obstacles>>,
+    /// Where what is replaced is kept.
+    backup: Option<Arc<Backup>>,
 }
 
 impl Finisher {
@@ -56,11 +59,24 @@ impl Finisher {
         journal: Option<Journal>,
     ) -> Finisher {
         let (begun, doubted) = (BTreeMap::new(), BTreeSet::new());
-        Finisher { volume, fsync, journal, begun, doubted, own_name: None, obstacles: None }
+        Finisher {
+            volume,
+            fsync,
+            journal,
+            begun,
+            doubted,
+            own_name: None,
+            obstacles: None,
+            backup: None,
+        }
     }
 
     pub(crate) fn clearing(self, obstacles: Option<Arc<Obstacles>>) -> Finisher {
         Finisher { obstacles, ..self }
+    }
+
+    pub(crate) fn keeping(self, backup: Option<Arc<Backup>>) -> Finisher {
+        Finisher { backup, ..self }
     }
 
     /// Finishes these objects together. A failed one loses its temporary file and keeps its fault.
@@ -79,14 +95,18 @@ impl Finisher {
             if let Err(fault) = self.note_done(&*volume, &mut objects) {
                 objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
             }
+            let backup = self.backup.as_deref();
+            if let Some(backup) = backup {
+                keep_old(backup, &mut objects);
+            }
             for object in &mut objects {
                 apply(object, |wanted| {
-                    make_way(self.obstacles.as_deref(), wanted)?;
+                    make_way((self.obstacles.as_deref(), backup), wanted)?;
                     volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
                 });
             }
             let mut synced = Synced::default();
-            places::make_names(&*volume, self.obstacles.as_deref(), &mut places);
+            places::make_names(&*volume, (self.obstacles.as_deref(), backup), &mut places);
             places::leave(&*volume, &mut places, self.fsync, &mut synced);
             if self.fsync == Fsync::File {
                 // A name is durable when its folder is; a folder that was left has been synced.
@@ -291,10 +311,28 @@ impl From<Complete> for Finished {
     }
 }
 
-/// Removes what has the name of a complete object, where that is of another kind.
-pub(crate) fn make_way(obstacles: Option<&Obstacles>, wanted: &Wanted) -> Result<(), Fault> {
-    match (obstacles, wanted.replace) {
-        (Some(obstacles), Replace::AnyKind) => obstacles.remove(&wanted.path),
+/// Before anything is replaced, it has another name, which lasts.
+fn keep_old(backup: &Backup, objects: &mut [Complete]) {
+    for object in &mut *objects {
+        apply(object, |wanted| match wanted.replace {
+            Replace::Never => Ok(()),
+            Replace::Allowed | Replace::AnyKind => backup.keep(&wanted.path),
+        });
+    }
+    if let Err(fault) = backup.sync() {
+        objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
+    }
+}
+
+/// What makes way for a complete object, where that is asked.
+pub(crate) type Ways<'a> = (Option<&'a Obstacles>, Option<&'a Backup>);
+
+/// Removes what has the name of a complete object, where that is of another kind or cannot have
+/// two names.
+pub(crate) fn make_way((obstacles, backup): Ways<'_>, wanted: &Wanted) -> Result<(), Fault> {
+    match (obstacles, backup, wanted.replace) {
+        (Some(obstacles), _, Replace::AnyKind) => obstacles.remove(&wanted.path),
+        (_, Some(backup), Replace::Allowed) => backup.let_go(&wanted.path),
         _ => Ok(()),
     }
 }
@@ -381,9 +419,11 @@ pub fn folder(path: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::sim::{FaultRates, SimVolume, World};
+    use crate::io::call::Call;
+    use crate::io::sim::{Failure, FaultRates, Rng, SimVolume, World};
     use crate::io::volume::{Access, Metadata, Mtime, Replace};
     use crate::pump::sink::journal::{self, Opened};
+    use crate::pump::sink::{Root, Target};
     use base::settings::Settings;
 
     fn complete(volume: &SimVolume, kind: EntryKind, path: String, number: u64) -> Complete {
@@ -446,6 +486,51 @@ mod tests {
                 assert!(finished.outcome.is_ok(), "{folders:?}: {finished:?}");
             }
             assert_eq!(volume.files_after_crash(), volume.files(), "{folders:?}");
+        }
+    }
+
+    /// Whatever fails, and whatever a loss of power takes: an old file is there, under its own name
+    /// or in the backup, and no other bytes have its name than the old ones or the new ones.
+    #[test]
+    fn an_old_file_outlasts_a_loss_of_power() {
+        let calls = [Call::LookAt, Call::MakeDirectory, Call::MakeHardLink, Call::SyncDirectory];
+        let calls = calls.into_iter().chain([Call::Rename, Call::Sync, Call::Remove]);
+        let cases = calls.flat_map(|call| (0..6).map(move |after| (call, after)));
+        for (seed, (call, after)) in cases.enumerate() {
+            let mut rng = Rng::new(seed as u64);
+            let sim = Arc::new(SimVolume::new(&World::new(1, FaultRates::default()), "/t"));
+            let volume: Arc<dyn Volume> = sim.clone();
+            let paths = ["a", "d/b", "d/e/c"];
+            let mut objects = Vec::new();
+            for (number, path) in paths.into_iter().enumerate() {
+                sim.put(path.as_bytes(), path.as_bytes().to_vec(), Mtime::default());
+                let file = complete(&sim, EntryKind::File, path.into(), number as u64);
+                write(&sim, &file.wanted);
+                objects.push(file);
+            }
+            // Of an older run.
+            sim.put(b"old/a", b"older".to_vec(), Mtime::default());
+            let target = Target::Tree { volume: volume.clone(), rename: None, root: Root::FOUND };
+            let backup_dir = Some("old".to_string());
+            let settings = Settings { backup_dir, ..Settings::default() };
+            let backup = Backup::of(&target, &settings);
+            sim.fail(Failure { call, errno: libc::EPERM, after });
+            let mut finisher = Finisher::new(Some(volume), Fsync::File, None).keeping(backup);
+            let finished = finisher.epoch(objects);
+            let has_failed = !sim.heal();
+            sim.lose_power(&mut rng);
+            let files = sim.files();
+            for (path, finished) in paths.into_iter().zip(finished) {
+                let case = format!("{path}, {call:?} after {after}: {finished:?}");
+                assert!(has_failed || finished.outcome.is_ok(), "{case}");
+                let (old, new) = (path.as_bytes(), b"x");
+                let kept = files.get(format!("old/{path}").as_bytes());
+                let there = files.get(old);
+                assert!(there.is_none_or(|bytes| bytes == old || bytes == new), "{case}");
+                let is_there = [kept, there].into_iter().flatten().any(|bytes| bytes == old);
+                assert!(is_there, "{case}: {files:?}");
+                assert!(finished.outcome.is_err() || there.is_some_and(|it| it == new), "{case}");
+            }
         }
     }
 

@@ -60,6 +60,7 @@ impl SinkSide {
     /// Warnings for the user.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.owners.take_warnings());
         warnings.extend(self.target.volume().iter().flat_map(|volume| volume.take_warnings()));
         warnings
     }

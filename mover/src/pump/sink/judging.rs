@@ -32,6 +32,9 @@ impl SinkSide {
             );
             return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
         }
+        if let Some(refusal) = self.refused_by_backup(&entry.path) {
+            return Ok(Verdict::Refused(refusal));
+        }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
             let like_source = self.settings.archive || self.folders.root_is_new();
             return Ok(match like_source && !root.is_kept {
@@ -79,6 +82,11 @@ impl SinkSide {
         Ok(Verdict::Wanted)
     }
 
+    fn refused_by_backup(&self, path: &[u8]) -> Option<Fault> {
+        let backup = self.backup.as_ref().filter(|backup| backup.has(path));
+        backup.map(|backup| backup.refusal(path))
+    }
+
     /// The verdict on an object whose name exists already, where it is not wanted.
     pub(super) fn judge_existing(
         &mut self,
@@ -99,7 +107,7 @@ impl SinkSide {
             return Ok(self.judge_blocked((number, &entry.path), status, fault));
         }
         if self.is_unchanged((number, entry), status) {
-            self.mirror_mode(volume, entry, status)?;
+            self.mirror_metadata(volume, entry, status)?;
             return Ok(Some(Verdict::Kept));
         }
         Ok(match self.settings.overwrite {
@@ -120,6 +128,9 @@ impl SinkSide {
     ) -> Result<Option<Verdict>, Fault> {
         if entry.kind == EntryKind::Link {
             let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
+            if same {
+                self.mirror_metadata(volume, entry, *there)?;
+            }
             let verdict = match self.settings.skip_unchanged {
                 SkipUnchanged::No => Verdict::Done,
                 SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
@@ -162,6 +173,9 @@ impl SinkSide {
             return Ok(Verdict::Wanted);
         };
         let volume = volume.clone();
+        if let Some(refusal) = self.refused_by_backup(&entry.path) {
+            return Ok(Verdict::Refused(refusal));
+        }
         if entry.kind == EntryKind::Leave {
             return Ok(Verdict::Done);
         }

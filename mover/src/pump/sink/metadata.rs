@@ -13,10 +13,12 @@ impl SinkSide {
         // run as another user.
         let &Settings { archive, preserve, .. } = &self.settings;
         let is_new = !preserve || !has_time(entry);
-        let mode = entry.mode & if archive { 0o7777 } else { 0o777 };
+        let is_owned = archive && entry.attributes.is_some();
+        let mode = entry.mode & if is_owned { 0o7777 } else { 0o777 };
         Metadata {
             mode: if is_new { mode & !system::umask() } else { mode },
             mtime: (!is_new).then(|| mtime_of(entry)),
+            owner: self.owners.owner_of(entry.attributes.as_deref()),
             attributes: entry.attributes.clone().filter(|_| archive),
         }
     }

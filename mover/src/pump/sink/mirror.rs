@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::io::volume::{StatusKind, Volume, show};
 use crate::pump::sink::Target;
+use crate::pump::sink::backup::Backup;
 use crate::pump::source::names::hash_of;
 use crate::pump::source::select::{Select, Shape};
 use crate::wire::manifest::{Entry, EntryKind};
@@ -57,7 +58,12 @@ pub(crate) enum Due {
 
 impl Mirror {
     /// `None` where nothing is to be removed.
-    pub fn of(target: &Target, settings: &Settings, tag: &str) -> Result<Option<Mirror>, Fault> {
+    pub fn of(
+        target: &Target,
+        settings: &Settings,
+        tag: &str,
+        backup: Option<Arc<Backup>>,
+    ) -> Result<Option<Mirror>, Fault> {
         let Some(volume) = target.volume().filter(|_| settings.delete != Delete::Off) else {
             return Ok(None);
         };
@@ -65,7 +71,8 @@ impl Mirror {
             Delete::Excluded | Delete::Off => &[],
             Delete::On => &settings.filters,
         };
-        let stays = Arc::new(Stays { select: Select::new(filters)?, roots: Mutex::default() });
+        let select = Select::new(filters)?;
+        let stays = Arc::new(Stays { select, roots: Mutex::default(), backup });
         let replaces = settings.overwrite != Overwrite::Never;
         let obstacles = replaces.then(|| {
             let counts = settings.delete_max.is_some();
@@ -213,12 +220,14 @@ fn key(path: &[u8], noted: Noted) -> u64 {
     (hash_of(path) as u64) & !3 | noted as u64
 }
 
-/// What stays although the source does not have it: what the filters leave out.
+/// What stays although the source does not have it: what the filters leave out, and backups.
 #[derive(Debug)]
 pub(crate) struct Stays {
     select: Select,
     /// Filters count from them.
     roots: Mutex<Roots>,
+    /// It stays too, and takes in what goes.
+    backup: Option<Arc<Backup>>,
 }
 
 /// The folders that were named as sources, by their names here; no name where the contents are
@@ -232,6 +241,19 @@ pub(crate) struct Roots {
 }
 
 impl Stays {
+    /// Takes a name from its folder: it goes, or is kept in the backup.
+    pub(crate) fn take(
+        &self,
+        volume: &dyn Volume,
+        path: &[u8],
+        kind: StatusKind,
+    ) -> Result<(), Fault> {
+        match (&self.backup, kind) {
+            (None, _) | (_, StatusKind::Directory) => volume.clear(path, kind),
+            (Some(backup), kind) => backup.take(path, kind),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Roots> {
         self.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,6 +265,9 @@ impl Stays {
 
     /// Whether the filters leave out this name. The folders above it have been asked about.
     fn has(&self, path: &[u8], kind: StatusKind) -> bool {
+        if self.backup.as_ref().is_some_and(|backup| backup.has(path)) {
+            return true;
+        }
         let shape = match kind {
             StatusKind::Directory => Shape::Folder,
             StatusKind::File | StatusKind::Link | StatusKind::Special => Shape::Other,
@@ -303,8 +328,18 @@ impl Obstacles {
                 self.removed.lock().unwrap_or_else(PoisonError::into_inner).extend(removed);
                 Ok(())
             }
-            kind => self.volume.clear(path, kind),
+            kind => self.stays.take(&*self.volume, path, kind),
         }
+    }
+
+    /// Takes away what has this name and is no folder.
+    pub(crate) fn take(
+        &self,
+        volume: &dyn Volume,
+        path: &[u8],
+        kind: StatusKind,
+    ) -> Result<(), Fault> {
+        self.stays.take(volume, path, kind)
     }
 
     /// Names that were removed and not told yet.

@@ -1,10 +1,11 @@
 //! A sink that makes a mirror: what has a name that it needs, and what it removes in the end.
 
-use crate::io::volume::{Status, StatusKind, Volume};
+use crate::io::volume::{Replace, Status, StatusKind, Volume};
 use crate::pump::sink::mirror::{Due, Mirror, Obstacles};
 use crate::pump::sink::{SinkSide, Verdict};
 use crate::wire::manifest::Entry;
 use base::fault::{Class, Fault};
+use base::owners::Owner;
 use base::settings::Delete;
 
 impl SinkSide {
@@ -43,29 +44,43 @@ impl SinkSide {
         match self.obstacles() {
             None => Ok(false),
             Some(_) if self.settings.dry_run => Ok(true),
-            Some(_) => volume.clear(path, kind).map(|()| true),
+            Some(obstacles) => obstacles.take(volume, path, kind).map(|()| true),
         }
     }
 
-    /// Removes what has the name of an object that is made at once.
+    /// Removes what has the name of an object that is made at once, or keeps it in the backup.
     pub(super) fn clear_for(&self, number: u64, path: &[u8]) -> Result<(), Fault> {
+        let replaced = self.backup.as_ref().filter(|_| self.replace(number) != Replace::Never);
+        replaced.map_or(Ok(()), |backup| backup.keep(path))?;
         match self.obstacles().filter(|_| self.blocked.contains(&number)) {
             Some(obstacles) => obstacles.remove(path),
-            None => Ok(()),
+            None => replaced.map_or(Ok(()), |backup| backup.let_go(path)),
         }
     }
 
-    /// In a mirror an unchanged file has its source's mode, too.
-    pub(super) fn mirror_mode(
+    /// In a mirror what is unchanged has its source's mode and owner, too.
+    pub(super) fn mirror_metadata(
         &self,
         volume: &dyn Volume,
         entry: &Entry,
         there: Status,
     ) -> Result<(), Fault> {
         let is_asked = self.mirror.is_some() && self.settings.preserve && !self.settings.dry_run;
-        let mode = self.metadata(entry).mode;
-        match is_asked && there.kind == StatusKind::File && there.mode != mode {
-            true => volume.set_file_mode(&entry.path, mode),
+        if !is_asked {
+            return Ok(());
+        }
+        let meta = self.metadata(entry);
+        let (user, group) = there.owner;
+        let is_others = meta.owner.user.is_some_and(|id| id != user)
+            || meta.owner.group.is_some_and(|id| id != group);
+        // A change of the owner clears bits of the mode.
+        let mode = match there.kind {
+            StatusKind::File if is_others || there.mode != meta.mode => Some(meta.mode),
+            _ => None,
+        };
+        let owner = if is_others { meta.owner } else { Owner::default() };
+        match is_others || mode.is_some() {
+            true => volume.set_owner(&entry.path, owner, mode),
             false => Ok(()),
         }
     }

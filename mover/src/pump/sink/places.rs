@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::io::volume::{Durable, Volume};
-use crate::pump::sink::finisher::{SINGLE_SYNCS_MAX, apply, folder, make_way};
-use crate::pump::sink::mirror::Obstacles;
+use crate::pump::sink::finisher::{SINGLE_SYNCS_MAX, Ways, apply, folder, make_way};
 use crate::pump::sink::objects::{Complete, Wanted};
 use crate::wire::manifest::EntryKind;
 use base::fault::Fault;
@@ -17,28 +16,20 @@ pub(crate) fn is_place(kind: EntryKind) -> bool {
 }
 
 /// Gives files their other names, in the order in which they come.
-pub(crate) fn make_names(
-    volume: &dyn Volume,
-    obstacles: Option<&Obstacles>,
-    places: &mut [Complete],
-) {
+pub(crate) fn make_names(volume: &dyn Volume, ways: Ways<'_>, places: &mut [Complete]) {
     for place in places.iter_mut().filter(|place| place.wanted.kind == EntryKind::HardLink) {
-        apply(place, |wanted| make_name(volume, obstacles, wanted));
+        apply(place, |wanted| make_name(volume, ways, wanted));
     }
 }
 
 /// The name appears whole or not at all, and replaces only what it may.
-fn make_name(
-    volume: &dyn Volume,
-    obstacles: Option<&Obstacles>,
-    wanted: &Wanted,
-) -> Result<(), Fault> {
+fn make_name(volume: &dyn Volume, ways: Ways<'_>, wanted: &Wanted) -> Result<(), Fault> {
     if is_same_file(volume, &wanted.path, &wanted.twin)? {
         return Ok(());
     }
     volume.remove(&wanted.temporary)?; // an earlier run may have left it
     volume.make_hard_link(&wanted.temporary, &wanted.twin)?;
-    let named = make_way(obstacles, wanted)
+    let named = make_way(ways, wanted)
         .and_then(|()| volume.rename(&wanted.temporary, &wanted.path, wanted.replace));
     if named.is_err() {
         let _ = volume.remove(&wanted.temporary);

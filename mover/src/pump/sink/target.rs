@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::io::reach::{self, Reach};
 use crate::io::volume::Volume;
 use crate::pump::sink::OWNER_BITS;
+use crate::pump::sink::owner_map::OwnerMap;
 use crate::wire::message::Origin;
 use base::fault::Fault;
 use base::job::Location;
@@ -76,6 +77,7 @@ impl Target {
         settings: &Settings,
         reach: &Reach,
     ) -> Result<Target, Fault> {
+        OwnerMap::of(settings)?; // its faults come before anything is made
         let Location::Path(path) = location else { return Target::open(location, origin, reach) };
         let (above, is_there) = (parent_of(path), reach.is_there(path));
         let lacks_above = !is_there && is_missing(above, reach);

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
+use self::naming::NamesTold;
 use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::reach::{self, Reach};
@@ -30,6 +31,7 @@ use base::settings::{Delete, Moment, Settings, SkipUnchanged};
 
 mod listed;
 mod listing;
+mod naming;
 mod tree;
 
 /// Where an object is read from.
@@ -230,6 +232,7 @@ impl Sources {
             select,
             limits,
             sums,
+            names_told: NamesTold::new(settings),
             excluded: 0,
             present: Vec::new(),
             present_bytes: 0,
@@ -248,6 +251,9 @@ impl Sources {
         }
         batch.flush();
         batch.tell_present();
+        for text in batch.names_told.take_warnings() {
+            batch.say(WalkEvent::Skipped(text));
+        }
         let excluded = batch.excluded;
         batch.say(WalkEvent::Excluded(excluded));
     }
@@ -326,6 +332,7 @@ struct Offers<'a> {
     select: Select,
     limits: Limits,
     sums: Sums,
+    names_told: NamesTold,
     /// Names that the filters left out.
     excluded: u64,
     /// Names that are there and not offered, and their bytes.
@@ -351,6 +358,7 @@ impl Offers<'_> {
 
     fn add(&mut self, mut found: Found) {
         self.sum(&mut found);
+        self.names_told.name(&mut found.entry);
         let entries = self.found.len();
         if entries > 0 && Chunk::is_full(entries, self.bytes, &found.entry) {
             self.flush();
@@ -427,11 +435,11 @@ impl Offers<'_> {
     }
 
     fn attributes(&mut self, real: &Path, at: &At, meta: &Meta) -> Option<Arc<Attributes>> {
-        if !self.settings.archive {
-            return None;
-        }
         let (uid, gid) = meta.owner();
-        let mut all = Attributes { uid, gid, xattrs: Vec::new() };
+        let mut all = Attributes { uid, gid, ..Attributes::default() };
+        if !self.settings.archive {
+            return self.settings.keeps_owners().then(|| Arc::new(all));
+        }
         let why = match attributes::read(&at.path()) {
             Ok(xattrs) => {
                 all.xattrs = xattrs;

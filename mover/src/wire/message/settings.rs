@@ -2,13 +2,16 @@
 
 use super::TEXT_BYTES_MAX;
 use super::fields::{get_choice, get_list, get_way, is_request_size, put_way};
+use crate::wire::manifest::path_is_safe;
 use crate::wire::reader::{Reader, Writer};
 use base::codec::{Coding, Compress};
 use base::dscp::Dscp;
 use base::fault::Fault;
 use base::limits::{
-    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
+    DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, OWNER_RULES_BYTES_MAX, STREAMS_MAX, WINDOW_BYTES_MAX,
+    WINDOW_BYTES_MIN,
 };
+use base::owners::OwnerRule;
 use base::settings::{
     Delete, DigestKind, Direct, EngineChoice, Fsync, Links, Lockstep, Moment, Overwrite, Pace,
     PathSamples, Preallocate, Receive, Seal, Settings, SkipUnchanged, Verify,
@@ -38,6 +41,10 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u8(settings.preallocate as u8);
     out.flag(settings.preserve);
     out.flag(settings.archive);
+    out.flag(settings.numeric_ids);
+    for rules in [&settings.user_rules, &settings.group_rules] {
+        out.text(&OwnerRule::typed_all(rules), OWNER_RULES_BYTES_MAX);
+    }
     out.flag(settings.recursive);
     out.u8(settings.links as u8);
     out.u16(settings.filters.len() as u16);
@@ -51,6 +58,7 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u8(settings.skip_unchanged as u8);
     out.u8(settings.delete as u8);
     out.option(settings.delete_max, Writer::u64);
+    out.option(settings.backup_dir.as_deref(), |out, path| out.text(path, TEXT_BYTES_MAX));
     out.flag(settings.dry_run);
     out.option(settings.errors_max, Writer::u32);
     out.flag(settings.fresh);
@@ -87,6 +95,24 @@ fn get_compress(from: &mut Reader<'_>) -> Result<Compress, Fault> {
         },
         2 => Ok(Compress::Auto),
         other => Err(Fault::peer(format!("the peer sent an unknown compression {other}"))),
+    }
+}
+
+/// Rules for owners as they are typed; empty where there are none.
+fn get_rules(from: &mut Reader<'_>) -> Result<Vec<OwnerRule>, Fault> {
+    let text = from.text(OWNER_RULES_BYTES_MAX)?;
+    match text.is_empty() {
+        true => Ok(Vec::new()),
+        false => OwnerRule::parse_all(&text)
+            .map_err(|_| Fault::peer("the peer sent rules for owners that are none")),
+    }
+}
+
+fn get_backup_dir(from: &mut Reader<'_>) -> Result<String, Fault> {
+    let path = from.text(TEXT_BYTES_MAX)?;
+    match path_is_safe(path.as_bytes()) {
+        true => Ok(path),
+        false => Err(Fault::peer("the peer asked for backups outside of the destination")),
     }
 }
 
@@ -137,6 +163,9 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         preallocate: get_choice(from, Preallocate::from_code)?,
         preserve: from.flag()?,
         archive: from.flag()?,
+        numeric_ids: from.flag()?,
+        user_rules: get_rules(from)?,
+        group_rules: get_rules(from)?,
         recursive: from.flag()?,
         links: get_choice(from, Links::from_code)?,
         filters: get_list(from, FILTERS_MAX, |from| from.text(TEXT_BYTES_MAX))?,
@@ -146,6 +175,7 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         skip_unchanged: get_choice(from, SkipUnchanged::from_code)?,
         delete: get_choice(from, Delete::from_code)?,
         delete_max: from.option(Reader::u64)?,
+        backup_dir: from.option(get_backup_dir)?,
         dry_run: from.flag()?,
         errors_max: from.option(Reader::u32)?,
         fresh: from.flag()?,

@@ -7,6 +7,7 @@ use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
 use base::codec::{CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
+use base::owners::OwnerRule;
 use base::settings::{Cut, DataSet, Delete, DigestKind, Lockstep, Moment, Pace};
 use base::tally::{About, Tally};
 use base::units::{Nanos, Rate, Tick};
@@ -30,7 +31,10 @@ fn archived() -> Entry {
     Entry {
         twin: 8,
         sparse: true,
-        attributes: Some(Attributes { uid: 1, gid: u32::MAX, xattrs }.into()),
+        attributes: Some(
+            Attributes { uid: 1, gid: u32::MAX, xattrs, user: b"me".to_vec(), group: vec![] }
+                .into(),
+        ),
         sum: Some([9; 32]),
         ..entry(EntryKind::HardLink, 0, b"b", b"a")
     }
@@ -55,6 +59,9 @@ fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message
         newer: Some(Moment { seconds: -1, nanos: 999_999_999 }),
         delete: Delete::Excluded,
         delete_max: Some(5),
+        backup_dir: Some("old/er".into()),
+        numeric_ids: true,
+        user_rules: OwnerRule::parse_all("a*:b,:5").unwrap(),
         pace: Pace::Fixed(Rate { bytes_per_second: 1e6 }),
         dscp: Dscp::from_code(46),
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
@@ -236,6 +243,52 @@ fn a_root_that_is_no_folder_is_refused() {
     let entries = vec![Entry { is_root: true, ..entry(EntryKind::File, 0, b"d", b"") }];
     let bytes = Message::Offer { first: 0, entries }.encode();
     assert!(Message::decode(&bytes[4..]).is_err());
+}
+
+/// A name of an owner is one of a user or group, and comes with its owner.
+#[test]
+fn names_of_owners_that_cannot_be_are_refused() {
+    let message = |user: &[u8]| {
+        let attributes = Attributes { user: user.to_vec(), ..Attributes::default() };
+        let file = entry(EntryKind::File, 1, b"f", b"");
+        let entries = vec![Entry { attributes: Some(attributes.into()), ..file }];
+        Message::Offer { first: 0, entries }.encode()
+    };
+    for name in [&b"a:b"[..], b"a\0", b"a\n", &[b'a'; 256]] {
+        assert!(Message::decode(&message(name)[4..]).is_err(), "{}", name.escape_ascii());
+    }
+    let fine = message(&[0xff; 255]);
+    assert!(Message::decode(&fine[4..]).is_ok());
+    let mut flags = message(b"a");
+    let at = 4 + 1 + 8 + 2 + 1;
+    assert_eq!(flags[at], 2 | 16, "attributes, and names");
+    flags[at] = 16;
+    assert!(Message::decode(&flags[4..]).is_err(), "names without an owner");
+}
+
+/// Settings that would lead out of the destination, or are no rules.
+#[test]
+fn settings_of_owners_and_backups_are_checked() {
+    let message = |backup_dir: &str, rules: &str| {
+        let opened = open(Role::Source, vec![Location::Stdio], None);
+        let Message::Open(mut asked) = opened else { unreachable!() };
+        asked.settings.backup_dir = Some(backup_dir.into());
+        let bytes = Message::Open(asked).encode();
+        let at = bytes.windows(7).position(|part| part == b"a*:b,:5").unwrap();
+        [&bytes[..at], rules.as_bytes(), &bytes[at + 7..]].concat()
+    };
+    let cases = [
+        ("old", "a*:b,:5", true),
+        ("old", "a*:b,,5", false),
+        ("old", "a*:b,b:", false),
+        ("../old", "a*:b,:5", false),
+        ("/old", "a*:b,:5", false),
+        ("old/", "a*:b,:5", false),
+    ];
+    for (backup_dir, rules, is_good) in cases {
+        let decoded = Message::decode(&message(backup_dir, rules)[4..]);
+        assert_eq!(decoded.is_ok(), is_good, "{backup_dir} {rules}");
+    }
 }
 
 /// What the fields of a message may say besides what its reader checks anyway.

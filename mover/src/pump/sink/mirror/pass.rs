@@ -234,7 +234,7 @@ impl Pass {
             // There are more than were counted.
             Doing::Remove => match self.too_many() {
                 Some(fault) => Err(fault),
-                None => self.volume.clear(&path, kind),
+                None => self.stays.take(&*self.volume, &path, kind),
             },
         };
         match done {

@@ -55,7 +55,7 @@ fn all_below(root: &Path) -> Vec<String> {
 fn mirror(root: &Path, settings: &Settings) -> Mirror {
     let volume: Arc<dyn Volume> = Arc::new(Disk::open(root).unwrap());
     let target = Target::Tree { volume, rename: None, root: Root::FOUND };
-    Mirror::of(&target, settings, "00c0ffee").unwrap().unwrap()
+    Mirror::of(&target, settings, "00c0ffee", Backup::of(&target, settings)).unwrap().unwrap()
 }
 
 /// Does all that is due; returns what it says.
