@@ -81,10 +81,12 @@ fn shipped(folder: &Path, options: &Options) -> Result<Near, String> {
         let mut tar = Command::new("tar");
         tar.args(["--strip-components", "1", "-xzf"]).arg(archive).arg("-C").arg(folder);
         output(&mut tar)?;
-        return Ok(Near {
-            program: folder.join("bin/datapump"),
-            own: folder.join("lib/datapump").join(peer_name),
-        });
+        let own = folder.join("lib/datapump").join(&peer_name);
+        // There is nothing for the host with another processor.
+        let brought = fs::read_dir(folder.join("lib/datapump")).map_err(|why| why.to_string())?;
+        let others = brought.flatten().map(|entry| entry.path()).filter(|path| *path != own);
+        others.map(fs::remove_file).collect::<Result<(), _>>().map_err(|why| why.to_string())?;
+        return Ok(Near { program: folder.join("bin/datapump"), own });
     }
     if options.program.is_none() || options.peer.is_none() {
         let build = "build --profile dist --bin datapump -p datapump";
