@@ -6,11 +6,9 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::process::Signal;
-
 use crate::support::data::write_file;
 use crate::support::pairs::{self, Rng, differences, look};
-use crate::support::{Scene, each, each_at_once, need, need_root, processes, run};
+use crate::support::{Scene, each, each_at_once, need, need_root, run};
 
 /// The prefixes of the source and of the destination: local, push and pull.
 const WAYS: &[(&str, &str)] = &[("", ""), ("", "far:"), ("far:", "")];
@@ -77,20 +75,7 @@ fn keeps_all_when_killed(seed: u64) {
     let before = contents(&look(&scene.path("dst")));
     let line =
         format!("copy -r --json --rate 2MB --delete --backup-dir .old {from}@/src/ {to}@/dst/");
-    let events = rng.below(60);
-    let mut running = run::start(scene.command(&scene.words(&line)));
-    for _ in 0..events {
-        if !running.wait_for_any() {
-            break;
-        }
-    }
-    let far = scene.far_processes();
-    match far.first().filter(|_| rng.below(2) == 0) {
-        Some(far) => processes::send(*far, Signal::KILL),
-        None => running.kill(),
-    }
-    let ran = running.end();
-    processes::assert_end(&scene.far_processes());
+    let ran = pairs::killed_somewhere(&scene, &line, &mut rng);
     let check = |when: &str| {
         let now = contents(&look(&scene.path("dst")));
         let lost: Vec<_> = before.difference(&now).collect();

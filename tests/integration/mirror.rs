@@ -7,12 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::process::Signal;
-
 use crate::support::data::write_file;
 use crate::support::liar::{self, Move, file, offer, opened};
 use crate::support::pairs::{self, Rng, differences, look};
-use crate::support::{Scene, each, each_at_once, need, processes, run};
+use crate::support::{Scene, each, each_at_once, need, run};
 use base::fault::{Class, Fault};
 use mover::wire::manifest::{Entry, EntryKind};
 use mover::wire::message::{Message, Origin};
@@ -105,20 +103,7 @@ fn keeps_all_when_killed(seed: u64) -> bool {
     let line = format!("copy -r --json --rate 2MB --delete {from}@/src/ {to}@/dst/");
     scene.succeed(&line.replace("/dst/", "/whole/"));
     let (before, whole) = (look(&scene.path("dst")), look(&scene.path("whole")));
-    let events = rng.below(60);
-    let mut running = run::start(scene.command(&scene.words(&line)));
-    for _ in 0..events {
-        if !running.wait_for_any() {
-            break;
-        }
-    }
-    let far = scene.far_processes();
-    match far.first().filter(|_| rng.below(2) == 0) {
-        Some(far) => processes::send(*far, Signal::KILL),
-        None => running.kill(),
-    }
-    let ran = running.end();
-    processes::assert_end(&scene.far_processes());
+    let ran = pairs::killed_somewhere(&scene, &line, &mut rng);
     let now = look(&scene.path("dst"));
     // A name that both have and that has another kind is replaced.
     let kind = |what: &String| what.split(' ').next().map(str::to_string);
@@ -131,7 +116,7 @@ fn keeps_all_when_killed(seed: u64) -> bool {
         .filter(|name| kept(name) && !now.contains_key(*name))
         .map(|name| name.escape_ascii().to_string())
         .collect();
-    assert!(lost.is_empty(), "seed {seed}, after {events} events: {lost:?}\n{ran}");
+    assert!(lost.is_empty(), "seed {seed}: {lost:?}\n{ran}");
     scene.succeed(&line);
     let found = differences(&look(&scene.path("dst")), &whole);
     assert!(found.is_empty(), "seed {seed}, run again: {found:#?}");

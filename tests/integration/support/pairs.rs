@@ -9,7 +9,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Signal;
+
 use super::data::bytes;
+use super::run::{self, Ran};
+use super::{Scene, processes};
 
 /// Numbers from a seed.
 pub(crate) struct Rng(u64);
@@ -150,6 +154,25 @@ fn finish(path: &Path, mode: u32, seconds: u64) {
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + seconds);
     fs::File::open(path).unwrap().set_modified(then).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A copy that is killed after some of its events, on one side or the other.
+pub(crate) fn killed_somewhere(scene: &Scene, line: &str, rng: &mut Rng) -> Ran {
+    let events = rng.below(60);
+    let mut running = run::start(scene.command(&scene.words(line)));
+    for _ in 0..events {
+        if !running.wait_for_any() {
+            break;
+        }
+    }
+    let far = scene.far_processes();
+    match far.first().filter(|_| rng.below(2) == 0) {
+        Some(far) => processes::send(*far, Signal::KILL),
+        None => running.kill(),
+    }
+    let ran = running.end();
+    processes::assert_end(&scene.far_processes());
+    ran
 }
 
 /// What is below a folder, by its name: kind, mode, time of files, and content. rsync does not
