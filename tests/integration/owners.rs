@@ -210,7 +210,7 @@ fn an_unknown_name_is_refused_first() {
     let cases = [
         ("--chown no-such-user", "there is no user 'no-such-user' at the destination"),
         ("--chown :no-such-group", "there is no group 'no-such-group' at the destination"),
-        ("--usermap a:0,b:nowhere", "at the destination, which 'b:nowhere' names: write a user"),
+        ("--usermap a:0,b:nowhere", "at the destination for the rule 'b:nowhere'"),
         ("-n --groupmap *:nowhere", "there is no group 'nowhere' at the destination"),
     ];
     each(cases.iter().flat_map(|case| WAYS.iter().map(move |way| (case, way))), |(case, way)| {

@@ -157,8 +157,8 @@ impl IdMap {
 fn no_account(kind: Account, name: &str, rule: &OwnerRule) -> Fault {
     let kind = kind.text();
     Fault::usage(format!(
-        "there is no {kind} '{name}' at the destination, which '{}' names: write a {kind} that it \
-         has, or the number of one",
+        "there is no {kind} '{name}' at the destination for the rule '{}' (--chown, --usermap or \
+         --groupmap): write a {kind} that it has, or the number of one",
         rule.typed()
     ))
 }
@@ -262,8 +262,8 @@ mod tests {
     fn a_name_that_nobody_has_is_refused() {
         let fault = OwnerMap::of(&settings("a:0,b:no-such-user", false)).unwrap_err();
         assert_eq!(fault.class, Class::Usage);
-        let expect = "there is no user 'no-such-user' at the destination, which \
-                      'b:no-such-user' names";
+        let expect = "there is no user 'no-such-user' at the destination for the rule \
+                      'b:no-such-user'";
         assert!(fault.text.starts_with(expect), "{fault}");
     }
 }
