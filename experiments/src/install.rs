@@ -84,8 +84,8 @@ fn shipped(folder: &Path, options: &Options) -> Result<Near, String> {
         let own = folder.join("lib/datapump").join(&peer_name);
         // There is nothing for the host with another processor.
         let brought = fs::read_dir(folder.join("lib/datapump")).map_err(|why| why.to_string())?;
-        let others = brought.flatten().map(|entry| entry.path()).filter(|path| *path != own);
-        others.map(fs::remove_file).collect::<Result<(), _>>().map_err(|why| why.to_string())?;
+        let mut others = brought.flatten().map(|entry| entry.path()).filter(|path| *path != own);
+        others.try_for_each(fs::remove_file).map_err(|why| why.to_string())?;
         return Ok(Near { program: folder.join("bin/datapump"), own });
     }
     if options.program.is_none() || options.peer.is_none() {
