@@ -32,6 +32,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("tcsh", "tcsh"),
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
+    ("rclone", "rclone"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.
