@@ -216,3 +216,39 @@ fn a_dry_run_asks_and_changes_nothing() {
     assert!(ran.stdout_text().contains("1 file"), "{ran}");
     assert!(!gateway.object("dry").exists());
 }
+
+/// A store behind TLS is trusted by its certificate, and by no other.
+#[test]
+fn certificates_are_checked() {
+    let scene = Scene::new();
+    let (key, certificate) = (scene.path("key.pem"), scene.path("cert.pem"));
+    let made = Command::new(need("openssl", "openssl"))
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=store"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let gateway = Gateway::with_tls(&certificate, &key);
+    file_of(&scene.path("a"), 9 * MIB, 1);
+    let through = |line: &str| {
+        let mut command = gateway.command(&scene, line, gateway.port);
+        command.env("AWS_ENDPOINT_URL", format!("https://127.0.0.1:{}", gateway.port));
+        run::to_end(command, b"")
+    };
+    for line in ["copy @/a s3:/a --s3-ca @/cert.pem", "copy s3:/a @/b --s3-ca @/cert.pem"] {
+        let ran = through(line);
+        assert_eq!(ran.code, 0, "{line}: {ran}");
+    }
+    assert!(fs::read(scene.path("a")).unwrap() == fs::read(scene.path("b")).unwrap());
+    let ran = through("copy @/a s3:/c");
+    assert_eq!(ran.code, 7, "{ran}");
+    assert!(ran.stderr.contains("cannot be trusted"), "{ran}");
+    let ran = through("copy @/a s3:/c --s3-ca @/a");
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("has no certificate in the form PEM"), "{ran}");
+    assert!(!gateway.object("c").exists());
+}

@@ -75,7 +75,7 @@ fn what_does_not_pass_ends_and_leaves_nothing() {
         (
             "up",
             rule("PUT", "partNumber=2", 1, Fault::FlippedBefore(9)),
-            3,
+            6,
             "other than it was sent",
         ),
         ("up", rule("PUT", "partNumber", always, Fault::Status(500, "InternalError")), 7, "failed"),

@@ -33,6 +33,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),
+    ("openssl", "openssl"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.

@@ -27,13 +27,25 @@ const SECRET: &str = "testsecret123";
 
 impl Gateway {
     pub(crate) fn new() -> Gateway {
+        Gateway::start(&[])
+    }
+
+    /// One behind TLS, with this certificate.
+    pub(crate) fn with_tls(certificate: &Path, key: &Path) -> Gateway {
+        let words = ["--cert".as_ref(), certificate, "--key".as_ref(), key];
+        Gateway::start(&words)
+    }
+
+    fn start(options: &[&Path]) -> Gateway {
         let folder = tempfile::Builder::new().prefix("datapump-store-").tempdir().unwrap();
         fs::create_dir_all(folder.path().join("data").join(BUCKET)).unwrap();
         // Another process may take a port between looking for it and using it.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let mut child = Command::new(program())
-                .args(["--port", &format!("127.0.0.1:{port}"), "--quiet", "posix"])
+                .args(["--port", &format!("127.0.0.1:{port}"), "--quiet"])
+                .args(options)
+                .arg("posix")
                 .arg(folder.path().join("data"))
                 .env("ROOT_ACCESS_KEY", KEY)
                 .env("ROOT_SECRET_KEY", SECRET)
