@@ -111,5 +111,5 @@ const BINS_MIN: usize = 8;
 /// The part of such a time in which a stream must have been seen.
 const SEEN_MIN: f64 = 0.5;
 /// A round trip longer than the least one by this shows a queue.
-const QUEUE_SHARE: f64 = 0.08;
-const QUEUE_SECONDS: f64 = 0.001;
+const QUEUE_SHARE: f64 = 0.1;
+const QUEUE_SECONDS: f64 = 0.0025;
