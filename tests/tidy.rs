@@ -356,6 +356,22 @@ const WALLS: &[(&str, &[&str])] = &[
             "campaign",
         ],
     ),
+    // Charts and pages of what the modules above found.
+    ("plot", &["report"]),
+    (
+        "page",
+        &[
+            "base",
+            "statistics",
+            "record",
+            "diagnosis",
+            "model",
+            "study",
+            "campaign",
+            "report",
+            "plot",
+        ],
+    ),
     // These examine hosts, keep records and run experiments.
     ("host", &["base", "io", "record", "accounting"]),
     ("results", &["base", "record", "model"]),
@@ -401,6 +417,8 @@ const CLI: &[&str] = &[
     "predict",
     "campaign",
     "report",
+    "plot",
+    "page",
     "host",
     "results",
     "probe",
@@ -424,6 +442,8 @@ const BANNED: &[(&str, &[&str])] = &[
     ("predict", IMPURE),
     ("campaign", IMPURE),
     ("report", IMPURE),
+    ("plot", IMPURE),
+    ("page", IMPURE),
 ];
 
 /// What a pure module must not name: files, sockets, processes, threads, clocks, the environment
