@@ -359,6 +359,22 @@ const WALLS: &[(&str, &[&str])] = &[
             "campaign",
         ],
     ),
+    // Charts and pages of what the modules above found.
+    ("plot", &["report"]),
+    (
+        "page",
+        &[
+            "base",
+            "statistics",
+            "record",
+            "diagnosis",
+            "model",
+            "study",
+            "campaign",
+            "report",
+            "plot",
+        ],
+    ),
     // These examine hosts, keep records and run experiments.
     ("host", &["base", "io", "record", "accounting"]),
     ("results", &["base", "record", "model"]),
@@ -404,6 +420,8 @@ const CLI: &[&str] = &[
     "predict",
     "campaign",
     "report",
+    "plot",
+    "page",
     "host",
     "results",
     "probe",
@@ -427,6 +445,8 @@ const BANNED: &[(&str, &[&str])] = &[
     ("predict", IMPURE),
     ("campaign", IMPURE),
     ("report", IMPURE),
+    ("plot", IMPURE),
+    ("page", IMPURE),
 ];
 
 /// What a pure module must not name: files, sockets, processes, threads, clocks, the environment

@@ -8,6 +8,8 @@ pub mod diagnosis;
 pub mod doctor;
 pub mod model;
 pub mod nettest;
+pub mod page;
+pub mod plot;
 pub mod predict;
 pub mod record;
 pub mod report;

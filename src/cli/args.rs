@@ -23,6 +23,7 @@ use super::options::{moving, remote, showing};
 use super::order::{CopyArgs, Form};
 use super::parser;
 use super::prediction::PredictArgs;
+use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
@@ -57,6 +58,7 @@ pub(crate) enum Task {
     ResultsShow(ShowRunsArgs),
     ResultsExport(ExportArgs),
     Explain(ExplainArgs),
+    Report(ReportArgs),
     Doctor(DoctorArgs),
     Sweep(SweepArgs),
     SweepShow(ShowCampaignArgs),
@@ -112,6 +114,7 @@ impl Task {
             CommandId::ResultsShow => Task::ResultsShow(ShowRunsArgs::of(typed)?),
             CommandId::ResultsExport => Task::ResultsExport(ExportArgs::of(typed)?),
             CommandId::Explain => Task::Explain(ExplainArgs::of(typed)?),
+            CommandId::Report => Task::Report(ReportArgs::of(typed)?),
             CommandId::Doctor => Task::Doctor(DoctorArgs::of(typed)?),
             CommandId::Sweep => Task::Sweep(SweepArgs::of(typed)?),
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),

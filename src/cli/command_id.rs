@@ -17,6 +17,7 @@ pub(crate) enum CommandId {
     ResultsShow,
     ResultsExport,
     Explain,
+    Report,
     Doctor,
     Sweep,
     SweepShow,
@@ -73,6 +74,7 @@ pub(crate) const TREE: &[Branch] = &[
         commands: &[CommandId::ResultsList, CommandId::ResultsShow, CommandId::ResultsExport],
     }),
     Branch::Command(CommandId::Explain),
+    Branch::Command(CommandId::Report),
     Branch::Command(CommandId::Doctor),
     Branch::Group(&Group {
         name: "sweep",
@@ -131,6 +133,7 @@ impl CommandId {
             CommandId::ResultsList => "list",
             CommandId::ResultsExport => "export",
             CommandId::Explain => "explain",
+            CommandId::Report => "report",
             CommandId::Doctor => "doctor",
             CommandId::Sweep => "sweep",
             CommandId::SweepCompare => "compare",
@@ -171,6 +174,7 @@ impl CommandId {
             CommandId::Explain => {
                 "Show the bottleneck of a recorded run, the evidence, and what to change"
             }
+            CommandId::Report => "Write a web page with charts of a recorded run",
             CommandId::Doctor => {
                 "Find what would slow copies down: on this host, on another and between them"
             }

@@ -42,7 +42,8 @@ pub(super) fn word(command: CommandId, word: Arg) -> Arg {
         CommandId::ResultsList
         | CommandId::ResultsShow
         | CommandId::ResultsExport
-        | CommandId::Explain => word.add(ArgValueCandidates::new(runs)),
+        | CommandId::Explain
+        | CommandId::Report => word.add(ArgValueCandidates::new(runs)),
         CommandId::Sweep
         | CommandId::SweepShow
         | CommandId::SweepProfile

@@ -16,6 +16,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
                             \x20      datapump explain [RUN]\n\
+                            \x20      datapump report [RUN] --html FILE\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
@@ -45,6 +46,14 @@ pub(crate) const EXPLAIN: &str = "\
 Samples of TCP and of the lanes are recorded with a run, for each data stream. Shares are of the\n\
 bytes; a class holds a stream while it is the reason why no more is sent. An expected rate\n\
 assumes that all advice above it was followed. A copy inside one process has no streams.";
+
+/// What a report is, below the options of the command that writes it.
+pub(crate) const REPORT: &str = "\
+The page is one file that loads nothing: charts are drawings in it, each with its numbers as a\n\
+table, and it needs no script. It has what held the run back, the rate and the waits of each\n\
+stage, throughput, windows, round trips and losses over time, CPU time, what was chosen, the\n\
+command that repeats the run, and the hosts. Without --html and --svg the page goes to standard\n\
+output.";
 
 /// What `doctor` does and does not do, below the options of the command.
 pub(crate) const DOCTOR: &str = "\

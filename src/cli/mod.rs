@@ -29,6 +29,7 @@ mod prediction;
 mod profile;
 mod progress;
 mod record;
+mod report;
 mod results;
 mod settings;
 mod signals;
@@ -117,6 +118,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::ResultsShow(args) => results::show(args),
         Task::ResultsExport(args) => results::export(args),
         Task::Explain(args) => explain::run(args, started),
+        Task::Report(args) => report::run(args),
         Task::Doctor(args) => doctor::run(args, started),
         Task::Sweep(sweep) => {
             let done = sweep::run(sweep, started);

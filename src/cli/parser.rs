@@ -109,6 +109,7 @@ fn words(command: CommandId) -> Vec<Arg> {
         }
         CommandId::ResultsShow => vec![many("RUN", "Numbers of runs, as list shows them")],
         CommandId::Explain => vec![optional("RUN", "The run; default: the newest with samples")],
+        CommandId::Report => vec![optional("RUN", "The run; default: the newest with samples")],
         CommandId::Doctor => {
             vec![optional("HOST", "Another host, as for ssh: [USER@]HOST[:FOLDER]")]
         }
@@ -148,6 +149,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::NetTest => help::NET_TEST,
         CommandId::ResultsList | CommandId::ResultsShow | CommandId::ResultsExport => help::RESULTS,
         CommandId::Explain => help::EXPLAIN,
+        CommandId::Report => help::REPORT,
         CommandId::Doctor => help::DOCTOR,
         CommandId::Sweep => help::SWEEP,
         _ => "",

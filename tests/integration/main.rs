@@ -35,6 +35,7 @@ mod pauses;
 mod prediction;
 mod proxy;
 mod published;
+mod reports;
 mod restricted;
 mod results;
 mod resume;

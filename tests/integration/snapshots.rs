@@ -25,6 +25,7 @@ const COMMANDS: &[&str] = &[
     "results show",
     "results export",
     "explain",
+    "report",
     "doctor",
     "sweep",
     "sweep show",

@@ -30,6 +30,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("zsh", "zsh"),
     ("fish", "fish"),
     ("tcsh", "tcsh"),
+    ("chromium", "chromium"),
+    ("fonts-dejavu-core", "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),

@@ -94,7 +94,7 @@ pub fn rows(hosts: &[String], cells: &[Cell]) -> Vec<Row> {
     cells.iter().map(row).collect()
 }
 
-fn window(bytes: Option<u32>) -> String {
+pub(crate) fn window(bytes: Option<u32>) -> String {
     bytes.map_or("auto".into(), |bytes| Bytes(bytes.into()).typed())
 }
 
@@ -103,7 +103,7 @@ fn level(setting: &Setting) -> String {
 }
 
 /// zlib's levels as numbers, as SLAC wrote them; others as in `--compress`.
-fn plain(typed: &str) -> String {
+pub(crate) fn plain(typed: &str) -> String {
     match typed.strip_prefix("zlib:") {
         Some(level) => level.to_string(),
         None if typed == "off" => "0".to_string(),
@@ -363,7 +363,7 @@ pub fn is_profile(text: &str) -> bool {
     first.starts_with("# ") && first.contains(", measured by ")
 }
 
-fn chosen(choice: &Choice) -> String {
+pub(crate) fn chosen(choice: &Choice) -> String {
     let Choice { window_bytes, streams, level } = choice;
     let streams = live::count((*streams).into(), "stream");
     format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))

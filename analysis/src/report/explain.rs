@@ -43,11 +43,11 @@ pub fn page(verdict: &Verdict) -> String {
         text.push_str(&fact(share.class.name(), &format!("{} of the bytes", percent(share.share))));
     }
     text.push_str("\nwhat to change\n");
-    for (number, advice) in (1..).zip(&verdict.advice) {
-        text.push_str(&format!("  {number}. {}\n", tell(verdict, advice)));
+    for (number, advice) in (1..).zip(advice(verdict)) {
+        text.push_str(&format!("  {number}. {advice}\n"));
     }
     text.push_str("\nthe path\n");
-    for (name, value) in numbers(verdict) {
+    for (name, value) in figures(verdict) {
         text.push_str(&fact(name, &value));
     }
     text.push_str(&streams(verdict));
@@ -56,6 +56,11 @@ pub fn page(verdict: &Verdict) -> String {
         text.push_str(&pauses(stream));
     }
     text
+}
+
+/// What to change, in this order.
+pub fn advice(verdict: &Verdict) -> Vec<String> {
+    verdict.advice.iter().map(|advice| tell(verdict, advice)).collect()
 }
 
 /// The sentence as a line of the summary; nothing where no rule matched or the transfer was too
@@ -148,6 +153,10 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
         Bottleneck::PathFull => format!(
             "{name}: network-limited at {rate}; {} are queued",
             size(features.queue_s() * features.goodput)
+        ),
+        Bottleneck::SharedBottleneck => format!(
+            "{name}: others send over this path too; {rate} is our part, and it varies by {}",
+            percent(figures.sharing.unwrap_or_default().variation)
         ),
         Bottleneck::ShallowBuffer => format!(
             "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
@@ -263,7 +272,8 @@ fn most_wait_for(verdict: &Verdict) -> Waiting {
     known.into_iter().find(most).unwrap_or(Waiting::Unknown)
 }
 
-fn confidence(verdict: &Verdict) -> String {
+/// How certain the verdict is, and from how much was seen.
+pub fn confidence(verdict: &Verdict) -> String {
     let windows: usize = verdict.streams.iter().map(|stream| stream.windows).sum();
     let seen = format!("{} of time in {}", count(windows as u64, "window"), streams_of(verdict));
     match verdict.primary {
@@ -276,7 +286,8 @@ fn streams_of(verdict: &Verdict) -> String {
     count(verdict.streams.len() as u64, "stream")
 }
 
-fn numbers(verdict: &Verdict) -> Vec<(&'static str, String)> {
+/// The figures of the path, by name.
+pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
     let figures = &verdict.figures;
     let features = &figures.features;
     let losses = &figures.losses;

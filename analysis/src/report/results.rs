@@ -207,6 +207,11 @@ fn lines(heading: &str, rows: impl Iterator<Item = (String, String)>) -> String 
     heading + &rows.collect::<String>()
 }
 
+/// When a run began, in UTC.
+pub fn started(record: &Record) -> String {
+    format!("{} UTC", when(record))
+}
+
 fn when(record: &Record) -> String {
     let since = Duration::try_from_secs_f64(record.started_unix_s).unwrap_or_default();
     let full = utc(since);

@@ -24,6 +24,7 @@ const RECORDS: &[CommandId] = &[
     CommandId::ResultsShow,
     CommandId::ResultsExport,
     CommandId::Explain,
+    CommandId::Report,
     CommandId::Sweep,
     CommandId::SweepShow,
     CommandId::SweepCompare,
@@ -36,6 +37,7 @@ const LIST: &[CommandId] = &[CommandId::ResultsList];
 const CHOSEN: &[CommandId] =
     &[CommandId::ModelFit, CommandId::ResultsList, CommandId::ResultsExport];
 const RUNS: &[CommandId] = &[CommandId::ResultsList, CommandId::ResultsExport];
+const REPORT: &[CommandId] = &[CommandId::Report];
 const MODELS: &[CommandId] = &[CommandId::ModelFit, CommandId::ModelShow];
 const EXPORT: &[CommandId] = &[CommandId::ResultsExport];
 const SHOW: &[CommandId] = &[CommandId::SweepShow];
@@ -113,6 +115,8 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &WHAT,
     &PATH_SAMPLES,
     &OUTPUT,
+    &HTML,
+    &SVG,
 ];
 
 pub(crate) static RESULTS: CliOption<PathBuf> = CliOption {
@@ -312,6 +316,30 @@ pub(crate) static OUTPUT: CliOption<PathBuf> = CliOption {
     more: "An existing file is not replaced.",
     group: Group::Recording,
     commands: WRITING,
+};
+
+pub(crate) static HTML: CliOption<PathBuf> = CliOption {
+    name: "html",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Write the report to this file, as a web page that loads nothing",
+    more: "An existing file is not replaced.",
+    group: Group::Recording,
+    commands: REPORT,
+};
+
+pub(crate) static SVG: CliOption<PathBuf> = CliOption {
+    name: "svg",
+    letter: None,
+    value: "DIR",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Write each chart of the report to a file in this folder, as SVG",
+    more: "The folder is made if it does not exist. Existing files are not replaced.",
+    group: Group::Recording,
+    commands: REPORT,
 };
 
 const EXPORT_NAMES: &[&str] = &[Format::ALL[0].0, Format::ALL[1].0, Format::ALL[2].0];

@@ -1,5 +1,6 @@
 //! Shared by the end-to-end tests: folders, data, runs of the real program, and a real sshd.
 
+pub(crate) mod browser;
 pub(crate) mod capture;
 pub(crate) mod cells;
 pub(crate) mod data;
@@ -10,6 +11,7 @@ pub(crate) mod old_kernel;
 pub(crate) mod packets;
 pub(crate) mod pairs;
 pub(crate) mod processes;
+pub(crate) mod recorded;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod speaker;

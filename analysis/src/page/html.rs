@@ -1,0 +1,140 @@
+//! A page as HTML. Every text passes the template engine, which escapes it, and before it
+//! `escape::line`, which spells out what would hide or reverse text.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::style;
+use super::{Block, Page, Section};
+use crate::plot::{Align, Column, Figure, Table};
+use crate::report::escape;
+
+/// No script, no picture, no connection: whatever a name in a page is made of.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+pub(super) fn page(page: &Page) -> String {
+    let style = PreEscaped(style::sheet());
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                title { (shown(&page.title)) }
+                link rel="icon" href="data:,";
+                style { (style) }
+            }
+            body {
+                header {
+                    h1 { (shown(&page.title)) }
+                    p class="subtitle" { (shown(&page.subtitle)) }
+                }
+                nav aria-label="Sections" {
+                    ul {
+                        @for section in &page.sections {
+                            li { a href=(format!("#{}", section.id)) { (shown(&section.heading)) } }
+                        }
+                    }
+                }
+                main {
+                    @for part in &page.sections { (section(part)) }
+                }
+                footer {
+                    "Made by datapump " (env!("CARGO_PKG_VERSION")) ". One file: it loads nothing. "
+                    "Below each chart, “Numbers” has its values as a table."
+                }
+            }
+        }
+    };
+    whole.into_string()
+}
+
+fn section(section: &Section) -> Markup {
+    let heading = format!("{}-heading", section.id);
+    html! {
+        section id=(section.id) aria-labelledby=(heading) {
+            h2 id=(heading) { (shown(&section.heading)) }
+            @for part in &section.blocks { (block(part)) }
+        }
+    }
+}
+
+fn block(block: &Block) -> Markup {
+    match block {
+        Block::Lead(text) => html! { p class="lead" { (shown(text)) } },
+        Block::Text(text) => html! { p { (shown(text)) } },
+        Block::List(list) => html! {
+            ol { @for text in list { li { (shown(text)) } } }
+        },
+        Block::Facts(facts) => html! {
+            dl {
+                @for (name, value) in facts {
+                    div { dt { (shown(name)) } dd { (shown(value)) } }
+                }
+            }
+        },
+        Block::Table(table) => rows(table),
+        Block::Figures(figures) => html! {
+            div class="figures" { @for one in figures { (figure(one)) } }
+        },
+        Block::Command(text) => html! {
+            pre tabindex="0" { code { (shown(text)) } }
+        },
+    }
+}
+
+fn figure(figure: &Figure) -> Markup {
+    let legend = figure.legend();
+    html! {
+        figure id=(figure.name) {
+            h3 { (shown(&figure.title)) }
+            (figure.drawing())
+            @if legend.len() > 1 {
+                ul class="legend" {
+                    @for key in &legend { li { (key.drawing()) (shown(&key.text)) } }
+                }
+            }
+            figcaption { (shown(&figure.about)) }
+            details {
+                summary { "Numbers: " (shown(&figure.title)) }
+                @for table in figure.tables() { (rows(&table)) }
+            }
+        }
+    }
+}
+
+/// A table in a box that scrolls by itself, also by keyboard, where it is wider than the page.
+fn rows(table: &Table) -> Markup {
+    let align = |column: Option<&Column>| {
+        column.filter(|column| column.align == Align::Right).map(|_| "number")
+    };
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(shown(&table.caption)) {
+            table {
+                caption { (shown(&table.caption)) }
+                thead {
+                    tr {
+                        @for column in &table.columns {
+                            th scope="col" class=[align(Some(column))] { (shown(&column.name)) }
+                        }
+                    }
+                }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            @for (at, cell) in row.iter().enumerate() {
+                                td class=[align(table.columns.get(at))] { (shown(cell)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    escape::line(text)
+}

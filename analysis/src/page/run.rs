@@ -1,0 +1,120 @@
+//! The page of one run: what held it back, where its time went, how it went over time, what it
+//! cost, and how to repeat it.
+
+mod command;
+mod costs;
+mod over_time;
+mod stages;
+mod streams;
+
+use std::collections::BTreeMap;
+
+use self::streams::Streams;
+use super::{Block, Page, Section};
+use crate::diagnosis::{Verdict, diagnose, evidence};
+use crate::plot::{Bar, Bars, Chart, Figure};
+use crate::record::sample::{Environment, Record};
+use crate::report::{explain, results};
+use base::units::{Bytes, Rate};
+
+/// The page of a run with its paths.
+pub fn page(record: &Record, environments: &BTreeMap<i64, Environment>) -> Page {
+    let evidence = evidence::of_record(record, environments);
+    let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
+    let streams = Streams::of(record, &evidence, verdict.as_ref());
+    let sections = [
+        Section::of("verdict", "What held it back", why(record, verdict.as_ref())),
+        Section::of("stages", "Where the time went", stages::blocks(record, &streams)),
+        Section::of("over-time", "Over time", over_time::blocks(record, &streams)),
+        Section::of("costs", "What it cost", costs::blocks(record)),
+        Section::of("choices", "What was chosen", command::choices(record)),
+        Section::of("repeat", "To repeat it", command::blocks(record)),
+        Section::of("environment", "The hosts", hosts(record, environments)),
+    ];
+    Page {
+        title: title(record),
+        subtitle: format!(
+            "run {}, {}, datapump {}",
+            record.id,
+            results::started(record),
+            record.version
+        ),
+        sections: sections.into_iter().flatten().collect(),
+    }
+}
+
+fn title(record: &Record) -> String {
+    let what = match record.sources.is_empty() {
+        true => record.command.clone(),
+        false => format!("{} → {}", record.sources.join(" "), record.target),
+    };
+    let length = what.chars().count();
+    match length > TITLE_LETTERS {
+        true => what.chars().take(TITLE_LETTERS).chain(['\u{2026}']).collect(),
+        false => what,
+    }
+}
+
+fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
+    let moved = &record.moved;
+    let rate = Rate { bytes_per_second: moved.goodput_bytes_per_s };
+    let mut facts = vec![
+        ("moved".to_string(), Bytes(moved.bytes).to_string()),
+        ("rate".to_string(), rate.to_string()),
+        ("time".to_string(), format!("{:.2} s", moved.elapsed_s)),
+        ("streams".to_string(), record.options.streams.to_string()),
+    ];
+    if let Some(reason) = &record.void_reason {
+        facts.push(("void, because of".into(), reason.clone()));
+    }
+    let Some(verdict) = verdict else {
+        let text = "No streams were sampled: the run was inside one process, or sampling was off.";
+        return vec![Block::Lead(text.into()), Block::Facts(facts)];
+    };
+    let told = explain::figures(verdict).into_iter().filter(|(name, _)| *name != "rate");
+    facts.extend(told.map(|(name, value)| (name.to_string(), value)));
+    facts.push(("confidence".into(), explain::confidence(verdict)));
+    vec![
+        Block::Lead(format!("Held back by: {}.", explain::sentence(verdict))),
+        Block::Figures(vec![shares(verdict)]),
+        Block::Facts(facts),
+        Block::Text("What to change, in this order:".into()),
+        Block::List(explain::advice(verdict)),
+    ]
+}
+
+fn shares(verdict: &Verdict) -> Figure {
+    let bar = |share: &crate::diagnosis::Share| {
+        let text = format!("{:.0} %", share.share * 100.0);
+        Bar::one(share.class.name(), 0, share.share * 100.0, text)
+    };
+    let bars = verdict.shares.all().iter().map(bar).collect();
+    Figure {
+        name: "shares".into(),
+        title: "What limited the bytes".into(),
+        about: "Each byte is assigned to what limited its stream at that time.".into(),
+        chart: Chart::Bars(Bars { label: "share of the bytes, %".into(), bars, most: Some(100.0) }),
+    }
+}
+
+/// Every fact that is known of the hosts, both beside each other where there are two.
+fn hosts(record: &Record, environments: &BTreeMap<i64, Environment>) -> Vec<Block> {
+    let ids = std::iter::once(&record.source).chain(&record.sink).map(|side| side.environment);
+    let mut known: Vec<&Environment> = Vec::new();
+    for environment in ids.filter_map(|id| environments.get(&id)) {
+        if !known.contains(&environment) {
+            known.push(environment);
+        }
+    }
+    let blocks = known.into_iter().flat_map(|environment| {
+        let name = ("host".to_string(), environment.host.clone());
+        let facts = environment.facts.iter().map(|(name, fact)| (name.clone(), fact.clone()));
+        [Block::Facts(std::iter::once(name).chain(facts).collect())]
+    });
+    blocks.collect()
+}
+
+const TITLE_LETTERS: usize = 160;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The page of a run says what its record says, and has no more of it than a page may have.
+
+use super::*;
+use crate::plot::Table;
+use crate::record::compression::Compression;
+use crate::record::options::Options;
+use crate::record::sample::{Moved, Side};
+use base::job::{PathRole, PathSide, StreamPath};
+use base::path::PathSample;
+use base::settings::Settings;
+use base::units::{Nanos, Tick};
+
+/// A stream of 10 s that sends 1 MB/s, loses something each second from the third on, and pauses
+/// once.
+fn stream(number: u32, samples: u64) -> StreamPath {
+    let sample = |at: u64| {
+        let second = at as f64 * 10.0 / samples as f64;
+        let sent = (second.min(5.0) + (second - 6.0).max(0.0)) * 1e6;
+        let lost = (second as u64).saturating_sub(3);
+        PathSample {
+            at: Tick((second * 1e9) as u64),
+            rtt: Nanos::from_millis(20),
+            rtt_min: Nanos::from_millis(20),
+            mss_bytes: 1448,
+            cwnd_segments: 40,
+            unacked_segments: if (5.0..6.0).contains(&second) { 0 } else { 20 },
+            peer_window_bytes: 1 << 20,
+            state: if lost > 0 && second.fract() < 0.05 { 3 } else { 0 },
+            bytes_sent: sent as u64 + lost * 1448,
+            bytes_acked: sent as u64,
+            bytes_retransmitted: lost * 1448,
+            segments_sent: (sent / 1448.0) as u64 + lost,
+            segments_retransmitted: lost,
+            busy: Nanos((second * 0.9e9) as u64),
+            ..PathSample::default()
+        }
+    };
+    StreamPath {
+        stream: number,
+        side: PathSide::Near,
+        role: PathRole::Source,
+        samples: (0..=samples).map(sample).collect(),
+    }
+}
+
+fn record(streams: u32, samples: u64) -> Record {
+    let bytes = u64::from(streams) * 9_000_000;
+    Record {
+        id: 7,
+        command: "copy".into(),
+        sources: vec!["a".into()],
+        target: "far:b".into(),
+        options: Options { streams: streams as u16, ..Options::of(&Settings::default()) },
+        moved: Moved {
+            bytes,
+            elapsed_s: 10.0,
+            goodput_bytes_per_s: bytes as f64 / 10.0,
+            ..Moved::default()
+        },
+        source: Side { cpu_user_s: 0.2, requests: 9, fill_s: 1.0, ..Side::default() },
+        paths: (0..streams).map(|number| stream(number, samples)).collect(),
+        ..Record::default()
+    }
+}
+
+fn figure<'a>(page: &'a Page, name: &str) -> &'a Figure {
+    let names: Vec<&str> = page.figures().map(|figure| figure.name.as_str()).collect();
+    page.figures().find(|f| f.name == name).unwrap_or_else(|| panic!("{name}: {names:?}"))
+}
+
+fn cell<'a>(table: &'a Table, row: &str, column: &str) -> &'a str {
+    let at = table.columns.iter().position(|known| known.name == column).unwrap();
+    let row = table.rows.iter().find(|cells| cells[0] == row).unwrap();
+    &row[at]
+}
+
+#[test]
+fn figures_have_what_the_samples_say() {
+    let page = page(&record(2, 400), &BTreeMap::new());
+    let rates = &figure(&page, "throughput").tables()[0];
+    assert_eq!(cell(rates, "all streams", "most"), "16.0", "2 x 1 MB/s in Mbit/s");
+    assert_eq!(cell(rates, "stream 1", "least"), "0", "it pauses");
+    let window = &figure(&page, "congestion-window").tables()[0];
+    assert_eq!(cell(window, "stream 0", "median"), "56.6", "40 x 1448 B in KiB");
+    let lost = &figure(&page, "retransmissions");
+    assert!(lost.about.contains("of all streams: 14."), "{}", lost.about);
+    let of_marks = figure(&page, "time-sequence").tables();
+    let marks: Vec<&str> = of_marks.iter().map(|table| table.caption.as_str()).collect();
+    assert!(marks.iter().any(|text| text.starts_with("Pause: 1")), "{marks:?}");
+    assert!(marks.iter().any(|text| text.starts_with("Recovery episode: 7")), "{marks:?}");
+    let Block::Lead(lead) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
+    assert!(lead.starts_with("Held back by: "), "{lead}");
+    assert!(page.html().contains("datapump copy --streams 2 a far:b"));
+}
+
+/// However many streams and samples there are: 64 of them, and four hours of the fastest sampling.
+#[test]
+fn a_page_is_bounded() {
+    for (streams, samples) in [(1, 200), (4, 2_000), (64, 500), (1, 300_000)] {
+        let page = page(&record(streams, samples), &BTreeMap::new());
+        let html = page.html();
+        assert!(html.len() <= 600_000, "{streams} x {samples}: {} bytes", html.len());
+        assert!(page.figures().count() >= 8, "{streams} x {samples}");
+    }
+}
+
+#[test]
+fn a_record_with_nothing_in_it_has_a_page() {
+    let empty = page(&Record::default(), &BTreeMap::new());
+    assert!(empty.html().contains("No streams were sampled"), "{empty:?}");
+    let compression = Compression {
+        raw_bytes: 100,
+        compressed_bytes: 50,
+        bytes_by_coding: [("zstd:3".to_string(), 60), ("off".to_string(), 40)].into(),
+        ..Compression::default()
+    };
+    let packed = Record { compression: Some(compression), ..record(1, 100) };
+    let page = page(&packed, &BTreeMap::new());
+    assert_eq!(cell(&figure(&page, "codings").tables()[0], "zstd:3", "value"), "60.0");
+}

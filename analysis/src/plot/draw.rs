@@ -1,0 +1,109 @@
+//! What the drawings have in common: their width, numbers of few digits, the plot's frame, signs.
+
+use maud::{Markup, html};
+
+use super::colour::{self, FAINT, INK};
+use super::{Key, Mark, Sign};
+use crate::report::escape;
+
+/// In units of the drawing. A page scales it to its column: 343 on a phone, 580 on a wide screen. A
+/// style sheet makes the text of narrow ones larger.
+pub(super) const WIDTH: f64 = 520.0;
+
+/// Coordinates need no more than a tenth.
+pub(super) fn number(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".into(),
+        Some(whole) => whole.into(),
+        None => text,
+    }
+}
+
+/// The stroke or the fill of a series: an attribute, and a class for the style sheet.
+pub(super) fn stroke(colour: usize) -> (String, &'static str) {
+    (format!("s{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
+}
+
+pub(super) fn fill(colour: usize) -> (String, &'static str) {
+    (format!("b{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
+}
+
+/// The sign of a legend, in a box of 20 by 12.
+pub(super) fn sign(sign: Sign) -> Markup {
+    match sign {
+        Sign::Line(colour) => {
+            let (class, colour) = stroke(colour);
+            html! {
+                path class=(class) stroke=(colour) stroke-width="2.5" fill="none" d="M1 6H19" {}
+            }
+        }
+        Sign::Area(colour) => {
+            let (class, colour) = fill(colour);
+            html! { rect class=(class) fill=(colour) x="1" y="1" width="18" height="10" {} }
+        }
+        Sign::Dot(colour) => {
+            let (class, colour) = fill(colour);
+            html! { circle class=(class) fill=(colour) cx="10" cy="6" r="3.5" {} }
+        }
+        Sign::Mark(mark) => mark_sign(mark),
+    }
+}
+
+fn mark_sign(mark: Mark) -> Markup {
+    match mark {
+        Mark::Span => html! {
+            rect class="span" fill=(INK) fill-opacity="0.16" x="1" y="0" width="18" height="12" {}
+        },
+        Mark::Down => {
+            let (class, colour) = fill(1);
+            html! { path class=(class) fill=(colour) d="M5 1H15L10 11Z" {} }
+        }
+        Mark::Up => {
+            let (class, colour) = fill(2);
+            html! { path class=(class) fill=(colour) d="M5 11H15L10 1Z" {} }
+        }
+        Mark::Level => html! {
+            path class="a" stroke=(FAINT) stroke-width="1.5" stroke-dasharray="5 4" fill="none"
+                d="M0 6H20" {}
+        },
+    }
+}
+
+/// The legend of a drawing that stands alone, from `top` on, and its height.
+pub(super) fn legend(keys: &[Key], top: f64) -> (f64, Markup) {
+    let (mut x, mut row) = (LEFT, 0);
+    let mut placed = Vec::new();
+    for key in keys {
+        let text = shortened(&escape::line(&key.text), 60);
+        let width = 26.0 + LETTER_PX * text.chars().count() as f64 + 14.0;
+        if x > LEFT && x + width > WIDTH {
+            (x, row) = (LEFT, row + 1);
+        }
+        placed.push((x, top + 6.0 + f64::from(row) * ROW_PX, key.sign, text));
+        x += width;
+    }
+    let height = if keys.is_empty() { 0.0 } else { 12.0 + f64::from(row + 1) * ROW_PX };
+    let drawn = html! {
+        @for (x, y, kind, text) in &placed {
+            g transform=(format!("translate({} {})", number(*x), number(*y))) {
+                (sign(*kind))
+                text class="t" x="26" y="11" fill=(INK) { (text) }
+            }
+        }
+    };
+    (height, drawn)
+}
+
+/// The beginning of a text of strangers, as long as a drawing has space for.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['\u{2026}']).collect(),
+        false => text.to_string(),
+    }
+}
+
+const LEFT: f64 = 8.0;
+const ROW_PX: f64 = 20.0;
+/// The mean width of a letter of 13 px, rounded up.
+const LETTER_PX: f64 = 7.0;

@@ -1,0 +1,130 @@
+//! Drawings and tables of the same numbers agree, whatever the numbers and the names are.
+
+use super::*;
+
+fn figure(chart: Chart) -> Figure {
+    Figure { name: "a-1".into(), title: "T".into(), about: "About it.".into(), chart }
+}
+
+fn xy(points: Vec<(f64, f64)>) -> Xy {
+    Xy {
+        x: Axis::of("time, s"),
+        y: Axis::from_zero("rate, Mbit/s"),
+        series: vec![Series::line("stream 0", 0, points)],
+        marks: Vec::new(),
+    }
+}
+
+/// The number of points in the drawing of a series, counted in its path.
+fn drawn(svg: &str, series: &str) -> usize {
+    let path = svg.split("<path").find(|path| path.contains(&format!("data-series=\"{series}\"")));
+    let d = path.unwrap().split(" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    d.matches(['M', 'L', 'V']).count()
+}
+
+#[test]
+fn the_drawing_has_as_many_points_as_the_table_says() {
+    for samples in [1usize, 3, 500, 50_000] {
+        let points: Vec<(f64, f64)> = (0..samples).map(|i| (i as f64, (i % 97) as f64)).collect();
+        for kind in [Drawn::Line, Drawn::Steps, Drawn::Dots] {
+            let mut chart = xy(points.clone());
+            chart.series[0].drawn = kind;
+            let figure = figure(Chart::Xy(chart));
+            let table = &figure.tables()[0];
+            assert_eq!(table.rows[0][1], samples.to_string());
+            let svg = figure.drawing().into_string();
+            assert_eq!(table.rows[0][2], drawn(&svg, "stream 0").to_string());
+            assert!(svg.contains(&format!("data-points=\"{}\"", table.rows[0][2])), "{samples}");
+        }
+    }
+}
+
+#[test]
+fn all_series_together_are_bounded() {
+    let points: Vec<(f64, f64)> = (0..40_000).map(|i| (f64::from(i), f64::from(i % 31))).collect();
+    let series = (0..40).map(|i| Series::line(&format!("s{i}"), i, points.clone())).collect();
+    let svg = figure(Chart::Xy(Xy { series, ..xy(Vec::new()) })).drawing().into_string();
+    assert!(svg.len() < 80_000, "{} bytes", svg.len());
+}
+
+/// A drawing is well-formed, stays on its paper, and has no number that is none.
+#[test]
+fn odd_numbers_make_no_odd_drawing() {
+    let odd = [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300, f64::MIN_POSITIVE];
+    let mut charts =
+        vec![Chart::Xy(Xy::default()), Chart::Bars(Bars::default()), Chart::Heat(Heat::default())];
+    for value in odd {
+        let mut log = xy(vec![(1.0, value), (2.0, 3.0)]);
+        log.y.is_log = true;
+        charts.extend([
+            Chart::Xy(xy(vec![(0.0, value), (1.0, 2.0), (2.0, value)])),
+            Chart::Xy(log),
+            Chart::Bars(Bars {
+                bars: vec![Bar::one("b", 0, value, "t".into())],
+                ..Bars::default()
+            }),
+            Chart::Heat(Heat {
+                rows: vec!["r".into()],
+                columns: vec!["c".into(), "d".into()],
+                values: vec![vec![Some(value), None]],
+                ..Heat::default()
+            }),
+        ]);
+    }
+    for chart in charts {
+        let text = figure(chart.clone()).file();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{chart:?}\n{text}");
+        balanced(&text);
+    }
+}
+
+/// Every element is closed, and attributes have values: XML, which a file needs.
+fn balanced(text: &str) {
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1).filter(|tag| !tag.starts_with('?')) {
+        let name: String = tag.chars().take_while(|c| c.is_alphanumeric() || *c == '/').collect();
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop().as_deref(), Some(name), "{text}"),
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn names_of_strangers_are_text() {
+    let name = "</title><script>alert(1)</script>\u{202e}\u{1b}[2J\"'&".repeat(50);
+    let mut chart = xy(vec![(0.0, 1.0), (1.0, 2.0)]);
+    chart.series[0].name = name.clone();
+    chart.x.label = name.clone();
+    let text = Figure { title: name.clone(), ..figure(Chart::Xy(chart)) }.file();
+    assert!(!text.contains("<script") && !text.contains('\u{202e}') && !text.contains('\u{1b}'));
+    balanced(&text);
+}
+
+#[test]
+fn drawings() {
+    let mut chart = xy(vec![(0.0, 1.0), (1.0, 30.0), (2.0, f64::NAN), (3.0, 20.0)]);
+    chart.marks = vec![
+        Marks { name: "pause".into(), mark: Mark::Span, at: vec![(1.5, 2.5)] },
+        Marks { name: "recovery episode".into(), mark: Mark::Down, at: vec![(1.0, 1.0)] },
+    ];
+    insta::assert_snapshot!("xy", figure(Chart::Xy(chart)).file());
+    let part = |name: &str, colour, value| Part { name: name.into(), colour, value };
+    let bar = Bar {
+        name: "source".into(),
+        parts: vec![part("read", 0, 0.25), part("wait", 1, 0.5)],
+        text: "75 %".into(),
+    };
+    let bars = Bars { label: "share".into(), bars: vec![bar], most: Some(1.0) };
+    insta::assert_snapshot!("bars", figure(Chart::Bars(bars)).file());
+    let heat = Heat {
+        label: "Mbit/s".into(),
+        row_label: "window".into(),
+        column_label: "streams".into(),
+        rows: vec!["64K".into(), "1M".into()],
+        columns: vec!["1".into(), "4".into()],
+        values: vec![vec![Some(1.0), Some(4.0)], vec![Some(9.0), None]],
+    };
+    insta::assert_snapshot!("heat", figure(Chart::Heat(heat)).file());
+}
