@@ -414,7 +414,10 @@ impl SinkSide {
     /// Bytes that can be written at the destination, where it is a file system.
     pub fn free_bytes(&self) -> Option<u64> {
         match &self.target {
-            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes(b"").ok(),
+            Target::Tree { volume, .. } | Target::Absent { volume } => {
+                let is_store = volume.store().is_some();
+                volume.free_bytes(b"").ok().filter(|_| !is_store)
+            }
             Target::Null | Target::Pipe => None,
         }
     }
