@@ -1,5 +1,6 @@
 //! A transfer as it is ordered (source, destination, options), and its outcome.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use super::cpus::Cpus;
@@ -28,6 +29,29 @@ pub enum Location {
     Endless,
     /// `Synthetic` without an end: the source runs until it is stopped. Only a source.
     EndlessSynthetic { set: DataSet, seed: u64 },
+    /// An object, or all objects whose keys begin with this one and a slash. Only on the host where
+    /// the program was started.
+    Object(ObjectUrl),
+}
+
+/// `s3://bucket/key`, as typed: a trailing slash has a meaning, so it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectUrl {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl ObjectUrl {
+    /// True for what can only be a folder.
+    pub fn means_folder(&self) -> bool {
+        self.key.is_empty() || self.key.ends_with('/')
+    }
+}
+
+impl fmt::Display for ObjectUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.key)
+    }
 }
 
 impl Location {

@@ -51,6 +51,10 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
             "clean works on this host: run it there, as in ssh {host} datapump clean {}",
             quote(&path.to_string_lossy())
         )),
+        EndArg { location: Location::Object(url), .. } => Err(format!(
+            "'{url}' is in an object store, which removes uploads that broke by its own rules: \
+             clean needs a folder of this host"
+        )),
         _ => Err("clean needs a folder".into()),
     }
 }

@@ -1,12 +1,12 @@
-//! One end of a transfer as it is typed: `path`, `[user@]host:path`, `ssh://host:port/path`, `-`,
-//! `null:4G`.
+//! One end of a transfer as it is typed: `path`, `[user@]host:path`, `ssh://host:port/path`,
+//! `s3://bucket/key`, `-`, `null:4G`.
 
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use base::job::Location;
+use base::job::{Location, ObjectUrl};
 use base::settings::DataSet;
 use base::units::parse_size;
 
@@ -35,6 +35,9 @@ impl EndArg {
                 "an empty word is no file: name a file or a folder ('.' is this one)".into()
             );
         }
+        if let Some(url) = word.as_bytes().strip_prefix(STORE_URL) {
+            return Ok(EndArg { host: None, port: None, location: object(word, url)? });
+        }
         if let Some(url) = word.as_bytes().strip_prefix(URL) {
             let Url { host, port, path } = Url::parse(word, url)?;
             let location = Location::Path(home(OsStr::from_bytes(&path)));
@@ -50,6 +53,22 @@ impl EndArg {
             }
         }
     }
+}
+
+/// What `s3://bucket/key` names; `rest` is what follows the scheme. A key is written as it is.
+fn object(word: &OsStr, rest: &[u8]) -> Result<Location, String> {
+    let shown = word.to_string_lossy();
+    let rest = std::str::from_utf8(rest)
+        .map_err(|_| format!("'{shown}' is not UTF-8, as keys of a store are"))?;
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(format!("'{shown}' names no bucket: write s3://BUCKET/KEY"));
+    }
+    let key = key.trim_start_matches('/');
+    if key.contains('\0') || key.split('/').any(|part| matches!(part, "." | "..")) {
+        return Err(format!("'{shown}': a key with '.' or '..' between slashes is no name here"));
+    }
+    Ok(Location::Object(ObjectUrl { bucket: bucket.to_string(), key: key.to_string() }))
 }
 
 /// What `ssh://[user@]host[:port][/path]` names. As with git, the path begins at the root, and
@@ -133,7 +152,7 @@ fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
     if path.as_bytes().starts_with(b"//") {
         return Err(format!(
             "'{shown}' is a URL that datapump does not know: write [user@]host:path, or \
-             ssh://[user@]host[:port]/path"
+             ssh://[user@]host[:port]/path, or s3://bucket/key"
         ));
     }
     let typed = std::str::from_utf8(&bytes[..at]).map_err(|_| {
@@ -180,6 +199,9 @@ fn bare_v6(bytes: &[u8]) -> Option<Ipv6Addr> {
 
 /// The host of an end of a copy, as it is typed.
 pub(super) fn host_of(word: &OsStr) -> Option<String> {
+    if word.as_bytes().starts_with(STORE_URL) {
+        return None;
+    }
     match word.as_bytes().strip_prefix(URL) {
         Some(url) => Url::parse(word, url).ok().map(|url| url.host),
         None => split(word).ok()?.0,
@@ -331,6 +353,7 @@ fn generated(kind: Generator, size: &OsStr, role: Role, seed: u64) -> Result<Loc
 }
 
 const URL: &[u8] = b"ssh://";
+const STORE_URL: &[u8] = b"s3://";
 
 #[cfg(test)]
 mod tests {
@@ -430,6 +453,30 @@ mod tests {
             ("scp://h/a", "'scp://h/a' is a URL that datapump does not know: write"),
         ];
         for (word, expect) in wrong {
+            let why = read(word).unwrap_err();
+            assert!(why.starts_with(expect), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn urls_of_stores_name_objects() {
+        let cases = [
+            ("s3://b/a/b%20c", "b", "a/b%20c"),
+            ("s3://b/a/", "b", "a/"),
+            ("s3://b", "b", ""),
+            ("s3://b//a:b", "b", "a:b"),
+        ];
+        for (word, bucket, key) in cases {
+            let url = ObjectUrl { bucket: bucket.into(), key: key.into() };
+            let expect = EndArg { host: None, port: None, location: Location::Object(url) };
+            assert_eq!(read(word), Ok(expect), "{word}");
+            assert_eq!(host_of(OsStr::new(word)), None, "{word}");
+        }
+        for (word, expect) in [
+            ("s3:///a", "'s3:///a' names no bucket"),
+            ("s3://b/a/../c", "'s3://b/a/../c': a key with '.' or '..'"),
+            ("s3://b/.", "'s3://b/.': a key with"),
+        ] {
             let why = read(word).unwrap_err();
             assert!(why.starts_with(expect), "{word}: {why}");
         }

@@ -66,10 +66,12 @@ use base::fault::{Class, Fault};
 use base::job::{Job, Location, Outcome, Verified};
 use base::settings::Settings;
 use base::units::Nanos;
+use mover::io::reach::Reach;
 use mover::io::system;
 use mover::pump::watch::Watch;
 use mover::receipt::Receipt;
 use mover::remote;
+use s3::S3;
 
 /// The whole program.
 pub fn main() -> ExitCode {
@@ -177,7 +179,7 @@ fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Env
 
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let CopyArgs { sources, target, order, explain, stats, log, recording } = args;
-    let Order { job, receipt, show, idle } = order;
+    let Order { job, receipt, stores, show, idle } = order;
     let console = match Console::with_log(*show, started, log.as_deref()) {
         Ok(console) => Arc::new(console),
         Err(fault) => {
@@ -203,7 +205,10 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
     let read_ahead = read_ahead(job, recording);
     let (result, mut collected) = match receipt {
-        Ok(receipt) => watched(&console, first, receipt, |watch| remote::copy::run(job, watch)),
+        Ok(receipt) => {
+            let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
+            watched(&console, first, receipt, |watch| remote::copy::run_in(job, &reach, watch))
+        }
         Err(fault) => (Err(fault), Collected::default()),
     };
     let (known, environment) = read_ahead.join().unwrap_or_default();

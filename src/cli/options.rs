@@ -11,6 +11,7 @@ pub(super) mod recording;
 pub(super) mod remote;
 pub(crate) mod showing;
 pub(super) mod storage;
+pub(super) mod stores;
 pub(crate) mod sweeping;
 
 pub(crate) use self::kind::{Kind, any_of};
@@ -47,6 +48,7 @@ pub(crate) enum Group {
     Remote,
     Moving,
     Storage,
+    Stores,
     Measuring,
     NetTest,
     Sweeping,
@@ -61,6 +63,7 @@ impl Group {
             Group::Remote => "The far side",
             Group::Moving => "How bytes move",
             Group::Storage => "Reading and writing files",
+            Group::Stores => "Object stores",
             Group::Measuring => "What is measured",
             Group::NetTest => "What is tested",
             Group::Sweeping => "A campaign",
@@ -142,6 +145,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
         remote::TABLE,
         moving::TABLE,
         storage::TABLE,
+        stores::TABLE,
         showing::TABLE,
         measuring::TABLE,
         net_test::TABLE,

@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::endpoint::{EndArg, Role};
 use super::help;
-use super::options::{copying, moving, showing};
+use super::options::{copying, moving, showing, stores};
 use super::parser::ENDS;
 use super::record::Recording;
 use super::settings::{remote_of_copy, settings, ssh_to};
@@ -40,6 +41,8 @@ pub(crate) struct CopyArgs {
 pub(crate) struct Order {
     pub job: Job,
     pub receipt: Option<ReceiptOrder>,
+    /// How object stores are reached.
+    pub stores: s3::Options,
     pub show: Show,
     /// Options that have no effect; the user is told.
     pub idle: Vec<String>,
@@ -51,14 +54,16 @@ pub(crate) struct Wanted {
     pub sources: Vec<OsString>,
     pub target: OsString,
     pub settings: Settings,
-    /// Left out, it depends on what is copied.
+    /// Left out, these depend on what is copied.
     pub compress: Option<Compress>,
+    pub request_bytes: Option<u32>,
     pub remote: Remote,
     /// The options on the command line that are about the other host.
     pub about_far: Vec<&'static str>,
     /// Of generated data.
     pub seed: u64,
     pub manifest: Option<PathBuf>,
+    pub stores: s3::Options,
     pub preserve: Preserve,
     pub files_from: Option<PathBuf>,
     /// The names in that file end with a NUL byte.
@@ -129,10 +134,12 @@ impl CopyArgs {
             target,
             settings: copied(typed)?,
             compress: typed.value(&moving::COMPRESS)?,
+            request_bytes: typed.value(&moving::REQUEST_SIZE)?,
             remote: remote_of_copy(typed)?,
             about_far: ABOUT_FAR.iter().copied().filter(|name| typed.is_typed(name)).collect(),
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
+            stores: stores_of(typed)?,
             preserve,
             files_from: typed.value(&copying::FILES_FROM)?,
             files_from_nul: typed.has(&copying::NULL),
@@ -231,6 +238,7 @@ impl Order {
         mirror_fits(&wanted, &ends, &target)?;
         backup_fits(&wanted.settings, &target)?;
         filters_fit(&wanted.settings.filters)?;
+        let settings = for_stores(&wanted, &ends, &target)?;
         let receipt = receipt(&wanted)?;
         let idle = idle(&wanted, source_host.is_some() || target.host.is_some());
         let compress = wanted.compress.unwrap_or_else(|| usual_compress(&ends));
@@ -244,6 +252,7 @@ impl Order {
         };
         Ok(Order {
             receipt,
+            stores: wanted.stores,
             show: Show { channel, direction, ..wanted.show },
             idle,
             job: Job {
@@ -251,7 +260,7 @@ impl Order {
                 source_host,
                 target: target.location,
                 target_host: target.host,
-                settings: Settings { compress, ..wanted.settings },
+                settings: Settings { compress, ..settings },
                 listed: wanted.files_from.map(|file| Listed { file, nul: wanted.files_from_nul }),
                 remote: Remote {
                     ssh: ssh_to(wanted.remote.ssh.clone(), port, None),
@@ -291,9 +300,47 @@ impl Show {
     }
 }
 
+/// Requests to a store are large: each has a first byte to wait for, and becomes a part of an
+/// object, of which a store takes 10,000, none but the last of less than 5 MiB.
+fn for_stores(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<Settings, String> {
+    let is_store = |end: &EndArg| matches!(end.location, Location::Object(_));
+    let mut settings = wanted.settings.clone();
+    if !is_store(target) && !sources.iter().any(is_store) {
+        return Ok(settings);
+    }
+    settings.request_bytes = wanted.request_bytes.unwrap_or(STORE_REQUEST_BYTES);
+    if is_store(target) && settings.request_bytes < PART_BYTES_MIN {
+        return Err(format!(
+            "--request-size is {}, and a part of an object in a store has 5M at least: write 5M or \
+             more, or leave it out",
+            Bytes(settings.request_bytes.into()).typed()
+        ));
+    }
+    memory_suffices(&settings)?;
+    Ok(settings)
+}
+
+const STORE_REQUEST_BYTES: u32 = 8 << 20;
+const PART_BYTES_MIN: u32 = 5 << 20;
+
+/// How object stores are reached.
+fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
+    Ok(s3::Options {
+        endpoint: typed.value(&stores::S3_ENDPOINT)?,
+        profile: typed.value(&stores::S3_PROFILE)?,
+        region: typed.value(&stores::S3_REGION)?,
+        ca: typed.value(&stores::S3_CA)?,
+        addressing: typed.value_or_default(&stores::S3_ADDRESSING)?,
+        requester_pays: typed.has(&stores::S3_REQUESTER_PAYS),
+        silent_max: typed.value(&moving::STALL)?.map(Duration::from),
+    })
+}
+
 /// Files and pipes are compressed where that pays off; generated data is there to measure with.
 fn usual_compress(sources: &[EndArg]) -> Compress {
-    let is_kept = |end: &EndArg| matches!(end.location, Location::Path(_) | Location::Stdio);
+    let is_kept = |end: &EndArg| {
+        matches!(end.location, Location::Path(_) | Location::Stdio | Location::Object(_))
+    };
     if sources.iter().all(is_kept) { Compress::Auto } else { Compress::Off }
 }
 
@@ -332,7 +379,7 @@ fn sources_agree(sources: &[EndArg]) -> Result<(), String> {
     match sources
         .iter()
         .map(|end| &end.location)
-        .find(|location| !matches!(location, Location::Path(_)))
+        .find(|location| !matches!(location, Location::Path(_) | Location::Object(_)))
     {
         Some(Location::Stdio) => {
             Err("'-' (standard input) is copied alone: leave the other sources out".into())

@@ -163,6 +163,8 @@ impl PredictArgs {
             remote: remote_of_copy(typed)?,
             about_far: Vec::new(),
             seed: 0,
+            stores: s3::Options::default(),
+            request_bytes: None,
             manifest: None,
             preserve: Preserve::Usual,
             files_from: None,

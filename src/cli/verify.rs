@@ -51,6 +51,10 @@ fn root(word: &OsStr) -> Result<PathBuf, String> {
              ssh {host} datapump verify - {} < MANIFEST",
             quote(&path.to_string_lossy())
         )),
+        EndArg { location: Location::Object(url), .. } => Err(format!(
+            "'{url}' is in an object store: copy it to this host and verify it there, or see the \
+             checksum that the store has"
+        )),
         _ => Err("verify needs a file or a folder to read".into()),
     }
 }

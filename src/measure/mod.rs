@@ -380,6 +380,7 @@ impl Bench {
             Location::Path(path) => path.display().to_string(),
             Location::Null { len: 0 } => "null:".to_string(),
             Location::Null { len } => format!("null:{len}"),
+            Location::Object(url) => url.to_string(),
             other => format!("{other:?}"),
         };
         let file_system = |probe: &mut Probe, place: &Location| match place {

@@ -49,6 +49,9 @@ pub(super) fn load(
         Location::Stdio | Location::Endless | Location::EndlessSynthetic { .. } => {
             Err(Fault::usage("standard input cannot be measured: name a file"))
         }
+        Location::Object(url) => {
+            Err(Fault::usage(format!("'{url}' is in an object store: name a file")))
+        }
     }
 }
 

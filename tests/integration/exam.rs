@@ -315,6 +315,7 @@ fn batches(engine: &mut Engine, fixture: &Fixture) {
             ..Metadata::default()
         },
         sparse: false,
+        new: None,
     };
     let batch = Arc::new(Batch { segments: vec![segment(0, 10, 0), segment(1, 4000, 10)] });
     for path in [b"s0", b"s1"] {

@@ -44,6 +44,8 @@ mod selection;
 mod snapshots;
 mod soaker;
 mod start;
+mod stores;
+mod stores_faulty;
 mod sweep;
 mod terminal;
 mod torture;

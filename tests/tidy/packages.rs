@@ -11,7 +11,8 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("datapump-base", &[]),
     ("datapump-mover", &["datapump-base"]),
     ("datapump-analysis", &["datapump-base"]),
-    ("datapump", &["datapump-analysis", "datapump-base", "datapump-mover"]),
+    ("datapump-s3", &["datapump-base", "datapump-mover"]),
+    ("datapump", &["datapump-analysis", "datapump-base", "datapump-mover", "datapump-s3"]),
 ];
 
 /// What nothing in the mover may depend on: async runtimes and crates that need them, the store,

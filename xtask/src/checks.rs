@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::wire_hash::wire_hash;
-use xtask::packages;
 use xtask::step::{cargo, output, root, run, run_tests, target_folder};
+use xtask::{gateway, packages};
 
 /// Space for a cold build and its tests, in bytes.
 const ROOM: u64 = 5_000_000_000;
@@ -20,6 +20,7 @@ pub(crate) fn check() -> Result<(), String> {
 /// Everything that CI runs. One profile only (dev, optimised a little), so that it builds once.
 pub(crate) fn test() -> Result<(), String> {
     packages::ensure(packages::FOR_TESTS)?;
+    gateway::ensure()?;
     room()?;
     let mut doc = cargo("doc --workspace --no-deps --quiet");
     doc.env("RUSTDOCFLAGS", "-Dwarnings");

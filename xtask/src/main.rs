@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         ["test"] => checks::test(),
         ["sim", options @ ..] => checks::sim(options),
         ["fuzz", options @ ..] => fuzz::fuzz(options),
+        ["gateway"] => xtask::gateway::ensure(),
         ["man", folder] => checks::man(folder),
         ["release", options @ ..] => release::release(options),
         ["wire-hash"] => checks::print_wire_hash(),
@@ -55,6 +56,7 @@ cargo xtask COMMAND
                          the two-host simulation: so many seeds, from the one that is named
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
+  gateway                the object store that tests use, built once
   man DIR                man page and completions, written by the built program
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs

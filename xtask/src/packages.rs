@@ -34,6 +34,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("fonts-dejavu-core", "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"),
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
+    ("rclone", "rclone"),
+    ("openssl", "openssl"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.

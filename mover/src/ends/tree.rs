@@ -5,7 +5,7 @@ use crate::io::backend::{Speed, Verb};
 use crate::io::call::Call;
 use crate::io::holes;
 use crate::io::request::{Content, Leg, Part, Request};
-use crate::io::volume::{Cache, LazyFile, changed, show};
+use crate::io::volume::{Cache, Handle, LazyFile, changed, show};
 use crate::work::voids;
 use base::fault::Fault;
 use base::label::Kind;
@@ -63,6 +63,9 @@ fn file_of(part: &Part) -> &LazyFile {
 }
 
 fn speed_of(file: &LazyFile) -> Speed {
+    if file.volume.store().is_some() {
+        return Speed::Store;
+    }
     match (file.volume.waits(), file.cache()) {
         (false, _) => Speed::Copy,
         (true, Cache::Through) => Speed::Cached,
@@ -177,5 +180,8 @@ fn check_written(part: &Part, request: &mut Request) -> Result<Next, Fault> {
 }
 
 fn fault(call: Call, file: &LazyFile, errno: i32) -> Fault {
+    if let Some(fault) = file.opened().and_then(Handle::fault) {
+        return fault;
+    }
     call.fault(show(&*file.volume, &file.path).as_ref(), errno)
 }

@@ -64,6 +64,8 @@ pub enum Speed {
     Cached,
     /// Direct I/O: always a device.
     Device,
+    /// An object store: always the network.
+    Store,
 }
 
 /// A verb that has completed, with the request it was given.

@@ -6,6 +6,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::backend::{Speed, Verb};
 use super::request::Request;
+use super::store::Store;
 use super::volume::{Batch, Handle};
 use base::limits::HEADROOM_BYTES;
 use base::settings::Receive;
@@ -22,10 +23,16 @@ pub(super) fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
     match verb {
         Verb::ReadAt { file, offset, .. } => {
             let at = offset + u64::from(request.moved);
+            if let Handle::Object(object) = file {
+                return object.read_at(at, request.pending_bytes_mut());
+            }
             count(rustix::io::pread(file.fd(), request.pending_bytes_mut(), at))
         }
         Verb::WriteAt { file, offset, .. } => {
             let at = offset + u64::from(request.moved);
+            if let Handle::Object(object) = file {
+                return object.write_at(at, request.pending_bytes());
+            }
             count(rustix::io::pwrite(file.fd(), request.pending_bytes(), at))
         }
         Verb::Gather(batch) => Ok(gather(batch, request)),
@@ -83,8 +90,19 @@ fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {
     result.map(|count| count as u32).map_err(io::Error::from)
 }
 
+/// The store of a batch of small objects: all of a batch have the same.
+fn store_of(batch: &Batch) -> Option<&dyn Store> {
+    batch.segments.first()?.volume.as_ref()?.store()
+}
+
 /// Reads each small file into its place; one that fails is void and leaves zeros.
 pub(crate) fn gather(batch: &Batch, request: &mut Request) -> u32 {
+    if let Some(store) = store_of(batch) {
+        let body = HEADROOM_BYTES as usize..(HEADROOM_BYTES + batch.bytes()) as usize;
+        let failed = store.read_many(&batch.segments, &mut request.buffer.bytes_mut()[body]);
+        request.voids.extend(failed);
+        return request.span.end - request.span.start;
+    }
     for (index, segment) in batch.segments.iter().enumerate() {
         let Some(volume) = &segment.volume else { continue };
         let at = (HEADROOM_BYTES + segment.at) as usize;
@@ -99,6 +117,13 @@ pub(crate) fn gather(batch: &Batch, request: &mut Request) -> u32 {
 
 /// Writes each small file from its place, except those that are void already.
 pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
+    if let Some(store) = store_of(batch) {
+        let body = HEADROOM_BYTES as usize..(HEADROOM_BYTES + batch.bytes()) as usize;
+        let skip: Vec<u16> = request.voids.iter().map(|(index, _)| *index).collect();
+        let failed = store.write_many(&batch.segments, &skip, &request.buffer.bytes()[body]);
+        request.voids.extend(failed);
+        return request.span.end - request.span.start;
+    }
     for (index, segment) in batch.segments.iter().enumerate() {
         let Some(volume) = &segment.volume else { continue };
         if request.is_void(index) {

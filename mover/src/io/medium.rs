@@ -17,10 +17,12 @@ use base::tally::About;
 pub fn about(locations: &[Location], end: TransferEnd, model: String, reach: &Reach) -> About {
     let (resident_percent, file_system) = match (reach, end) {
         (Reach::Beneath(_), _) => (None, reach.file_system().map(|status| name_of(&status))),
-        (Reach::Host, TransferEnd::Source) => {
+        (Reach::Host | Reach::Stores(_), TransferEnd::Source) => {
             (resident_percent(locations), locations.first().map(file_system))
         }
-        (Reach::Host, TransferEnd::Target) => (None, locations.first().map(file_system)),
+        (Reach::Host | Reach::Stores(_), TransferEnd::Target) => {
+            (None, locations.first().map(file_system))
+        }
     };
     let file_system = file_system.unwrap_or_default();
     About { machine: machine(), file_system, resident_percent, model, ..About::default() }
@@ -45,6 +47,7 @@ pub fn file_system(location: &Location) -> String {
     let Location::Path(path) = location else {
         let made = match location {
             Location::Stdio => "pipe",
+            Location::Object(_) => "s3",
             Location::Null { .. } | Location::Endless => "null",
             _ => "generated",
         };

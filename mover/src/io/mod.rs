@@ -18,6 +18,7 @@ pub mod reach;
 pub mod request;
 pub mod sampler;
 pub mod sim;
+pub mod store;
 #[expect(unsafe_code, reason = "TCP_INFO, CPU clocks and scheduling have no safe binding")]
 pub mod system;
 pub mod tcp;

@@ -13,7 +13,9 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Links, open_folder};
 use super::disk::Disk;
+use super::store::{Store, Stores};
 use base::fault::{Class, Fault};
+use base::job::ObjectUrl;
 
 /// What paths may lead to. Every path that a user or a peer gives is resolved by one of these; what
 /// is found then is named below a [`Disk`], which never leaves its own root.
@@ -22,6 +24,8 @@ pub enum Reach {
     /// Everything on this host that the process has a right to.
     #[default]
     Host,
+    /// That, and object stores.
+    Stores(Arc<dyn Stores>),
     /// What is beneath this folder. A path begins there, also one with a slash in front; one with
     /// too many `..`, and one through a link that leads out, is refused.
     Beneath(Arc<OwnedFd>),
@@ -38,18 +42,29 @@ impl Reach {
     /// The tree below a folder.
     pub fn disk(&self, path: &Path) -> Result<Disk, Fault> {
         let root = match self {
-            Reach::Host => return Disk::open(path),
+            Reach::Host | Reach::Stores(_) => return Disk::open(path),
             Reach::Beneath(root) => root,
         };
         let open = |flags| open_folder(root.as_fd(), below(path), flags, Links::Beneath);
         Disk::opened(path, open).map_err(|errno| fault("open the directory", path, &errno.into()))
     }
 
+    /// The objects below a URL.
+    pub(crate) fn store(&self, url: &ObjectUrl) -> Result<Arc<dyn Store>, Fault> {
+        match self {
+            Reach::Stores(stores) => stores.open(url),
+            Reach::Host | Reach::Beneath(_) => {
+                let text = format!("'{url}': this program has no client for object stores");
+                Err(Fault::new(Class::Usage, text))
+            }
+        }
+    }
+
     /// The path with all links resolved. It begins with a slash: that of this host, or that of the
     /// folder that everything is beneath.
     pub fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         match self {
-            Reach::Host => std::fs::canonicalize(path),
+            Reach::Host | Reach::Stores(_) => std::fs::canonicalize(path),
             Reach::Beneath(root) => {
                 let way = beneath::canonical(root.as_fd(), below(path))?;
                 Ok(Path::new("/").join(OsStr::from_bytes(&way)))
@@ -60,7 +75,7 @@ impl Reach {
     /// What the path leads to; links are followed.
     pub fn status(&self, path: &Path) -> Result<Stat, Errno> {
         let root = match self {
-            Reach::Host => return rustix::fs::stat(path),
+            Reach::Host | Reach::Stores(_) => return rustix::fs::stat(path),
             Reach::Beneath(root) => root,
         };
         let way = beneath::canonical(root.as_fd(), below(path))?;
@@ -76,7 +91,7 @@ impl Reach {
     pub fn is_there(&self, path: &Path) -> bool {
         let (Reach::Beneath(root), Some((folder, name))) = (self, parent_and_name(path)) else {
             return match self {
-                Reach::Host => std::fs::symlink_metadata(path).is_ok(),
+                Reach::Host | Reach::Stores(_) => std::fs::symlink_metadata(path).is_ok(),
                 Reach::Beneath(_) => self.status(path).is_ok(),
             };
         };
@@ -100,7 +115,7 @@ impl Reach {
     ) -> io::Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | FOLDER;
         let folder = match self {
-            Reach::Host => rustix::fs::open(path, flags, Mode::empty())?,
+            Reach::Host | Reach::Stores(_) => rustix::fs::open(path, flags, Mode::empty())?,
             Reach::Beneath(root) => open_folder(root.as_fd(), below(path), flags, Links::Beneath)?,
         };
         let mut names = Vec::new();
@@ -120,7 +135,7 @@ impl Reach {
     /// Makes a folder with this mode, less the umask.
     pub fn make_directory(&self, path: &Path, mode: u32) -> Result<(), Fault> {
         let made = match self {
-            Reach::Host => std::fs::DirBuilder::new().mode(mode).create(path),
+            Reach::Host | Reach::Stores(_) => std::fs::DirBuilder::new().mode(mode).create(path),
             Reach::Beneath(root) => parent_and_name(path)
                 .ok_or(Errno::EXIST)
                 .and_then(|(folder, name)| {
@@ -136,7 +151,7 @@ impl Reach {
     /// The file system that paths are on, where all of them are beneath one folder.
     pub(super) fn file_system(&self) -> Option<StatFs> {
         match self {
-            Reach::Host => None,
+            Reach::Host | Reach::Stores(_) => None,
             Reach::Beneath(root) => rustix::fs::fstatfs(root).ok(),
         }
     }

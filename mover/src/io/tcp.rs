@@ -221,7 +221,7 @@ pub(crate) fn is_behind(handle: &Handle) -> bool {
         Handle::Fd(fd) => {
             system::unacknowledged_bytes(fd.as_fd()).is_none_or(|bytes| bytes > BEHIND_BYTES)
         }
-        Handle::Sim(_) => true,
+        Handle::Sim(_) | Handle::Object(_) => true,
     }
 }
 

@@ -156,9 +156,9 @@ impl Backend for Threads {
                     _ => self.offload(verb, request),
                 }
             }
-            Verb::ReadAt { speed: Speed::Device, .. } => self.offload(verb, request),
-            Verb::WriteAt { speed: Speed::Cached | Speed::Device, .. } => {
-                self.offload(verb, request)
+            Verb::ReadAt { speed: Speed::Device | Speed::Store, .. }
+            | Verb::WriteAt { speed: Speed::Cached | Speed::Device | Speed::Store, .. } => {
+                self.offload(verb, request);
             }
             Verb::Gather(batch) | Verb::Scatter(batch) if batch.waits() => {
                 self.offload(verb, request);

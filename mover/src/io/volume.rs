@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use super::store::{NewObject, Object, Store};
 use base::attributes::Attributes;
 use base::fault::{Class, Fault};
 use base::owners::Owner;
@@ -19,6 +20,8 @@ use base::owners::Owner;
 pub enum Handle {
     Fd(Arc<OwnedFd>),
     Sim(u64),
+    /// An object of a store.
+    Object(Arc<dyn Object>),
 }
 
 impl Handle {
@@ -31,6 +34,7 @@ impl Handle {
         match (self, other) {
             (Handle::Fd(one), Handle::Fd(another)) => Arc::ptr_eq(one, another),
             (Handle::Sim(one), Handle::Sim(another)) => one == another,
+            (Handle::Object(one), Handle::Object(another)) => Arc::ptr_eq(one, another),
             _ => false,
         }
     }
@@ -40,6 +44,15 @@ impl Handle {
         match self {
             Handle::Fd(fd) => fd.as_fd(),
             Handle::Sim(id) => panic!("simulated handle {id} in a real backend"),
+            Handle::Object(object) => panic!("{object:?} has no descriptor"),
+        }
+    }
+
+    /// Why a call on it failed, where an error number does not say it.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            Handle::Object(object) => object.fault(),
+            Handle::Fd(_) | Handle::Sim(_) => None,
         }
     }
 }
@@ -171,6 +184,15 @@ pub enum Replace {
 pub trait Volume: Send + Sync + fmt::Debug {
     /// The name of this root in messages.
     fn root(&self) -> &Path;
+    /// The object store that this is, where it is one.
+    fn store(&self) -> Option<&dyn Store> {
+        None
+    }
+    /// Begins an object of a store under a name that only the volume knows; a rename completes it.
+    fn begin(&self, path: &[u8], object: &NewObject) -> Result<Handle, Fault> {
+        let name = show_below(self.root(), path);
+        Err(Fault::new(Class::Local, format!("'{name}' is in no object store, as {object:?} is")))
+    }
     /// True when reads and writes can wait for a device: false for files in memory.
     fn waits(&self) -> bool;
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
@@ -282,6 +304,8 @@ pub struct Segment {
     pub meta: Metadata,
     /// Blocks of zeros become holes.
     pub sparse: bool,
+    /// What it becomes in a store.
+    pub new: Option<Arc<NewObject>>,
 }
 
 /// The small files of one extent.
@@ -317,6 +341,8 @@ pub struct LazyFile {
     length: Option<u64>,
     /// Ranges that are made holes before anything is written: their content is unknown.
     unknown: Vec<Range<u64>>,
+    /// What it becomes in a store.
+    new: Option<Arc<NewObject>>,
     opened: OnceLock<Result<Handle, Fault>>,
 }
 
@@ -327,8 +353,9 @@ impl LazyFile {
         access: Access,
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
-        let (made, length, unknown, opened) = (None, None, Vec::new(), OnceLock::new());
-        LazyFile { volume, path, access, expect, made, sparse: false, length, unknown, opened }
+        let (made, length, unknown, new) = (None, None, Vec::new(), None);
+        let (sparse, opened) = (false, OnceLock::new());
+        LazyFile { volume, path, access, expect, made, sparse, length, unknown, new, opened }
     }
 
     /// It must be this file, whatever has its name when it is opened.
@@ -346,12 +373,20 @@ impl LazyFile {
         LazyFile { sparse: true, length: Some(size), unknown, ..self }
     }
 
+    /// It becomes an object of a store.
+    pub(crate) fn becoming(self, new: Option<Arc<NewObject>>) -> LazyFile {
+        LazyFile { new, ..self }
+    }
+
     pub fn handle(&self) -> Result<&Handle, Fault> {
         self.opened.get_or_init(|| self.open()).as_ref().map_err(Fault::clone)
     }
 
     fn open(&self) -> Result<Handle, Fault> {
-        let handle = self.volume.open(&self.path, self.access)?;
+        let handle = match &self.new {
+            Some(new) if self.made.is_none() => return self.volume.begin(&self.path, new),
+            _ => self.volume.open(&self.path, self.access)?,
+        };
         if let Some(made) = self.made {
             let (there, _) = self.volume.identity_of(&handle, &self.path)?;
             if !there.is_some_and(|there| there.is(&made)) {
@@ -380,6 +415,9 @@ impl LazyFile {
     }
 
     pub fn cache(&self) -> Cache {
+        if self.volume.store().is_some() {
+            return Cache::Through; // nothing here is kept in blocks
+        }
         match self.access {
             Access::Read { cache } | Access::Create { cache, .. } | Access::Resume { cache } => {
                 cache
@@ -407,6 +445,10 @@ pub fn changed(volume: &dyn Volume, path: &[u8]) -> Fault {
 
 /// A path as the user knows it.
 pub fn show(volume: &dyn Volume, path: &[u8]) -> String {
+    show_below(volume.root(), path)
+}
+
+fn show_below(root: &Path, path: &[u8]) -> String {
     use std::os::unix::ffi::OsStrExt;
-    volume.root().join(std::ffi::OsStr::from_bytes(path)).display().to_string()
+    root.join(std::ffi::OsStr::from_bytes(path)).display().to_string()
 }

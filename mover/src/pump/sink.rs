@@ -31,6 +31,7 @@ use folders::Folders;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
+use crate::io::store::NewObject;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::backup::Backup;
@@ -413,7 +414,10 @@ impl SinkSide {
     /// Bytes that can be written at the destination, where it is a file system.
     pub fn free_bytes(&self) -> Option<u64> {
         match &self.target {
-            Target::Tree { volume, .. } | Target::Absent { volume } => volume.free_bytes(b"").ok(),
+            Target::Tree { volume, .. } | Target::Absent { volume } => {
+                let is_store = volume.store().is_some();
+                volume.free_bytes(b"").ok().filter(|_| !is_store)
+            }
             Target::Null | Target::Pipe => None,
         }
     }
@@ -482,6 +486,7 @@ impl SinkSide {
                             at,
                             meta: wanted.meta.clone(),
                             sparse: wanted.sparse,
+                            new: wanted.new.clone(),
                         });
                         at += wanted.size as u32;
                         all.push(wanted);
@@ -501,11 +506,13 @@ impl SinkSide {
         };
         let begun = partial.map(|partial| partial.file);
         let temporary = self.temporary_of(entry, begun);
+        let new = self.new_object(number, entry);
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
                 let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
-                    .known_by(partial.map(|partial| partial.made));
+                    .known_by(partial.map(|partial| partial.made))
+                    .becoming(new.clone());
                 // Zeros are not written: where a run continues, unknown ranges become holes first.
                 let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
                 Some(Arc::new(if entry.sparse { file.hollow(entry.size, unknown()) } else { file }))
@@ -531,7 +538,20 @@ impl SinkSide {
             sparse: entry.sparse,
             stays: self.stays(entry),
             file_system: self.file_system_of(&entry.path),
+            new,
         }
+    }
+
+    /// What it becomes where the destination is an object store.
+    fn new_object(&self, number: u64, entry: &Entry) -> Option<Arc<NewObject>> {
+        self.target.volume()?.store()?;
+        Some(Arc::new(NewObject {
+            path: entry.path.clone(),
+            size: (entry.kind != EntryKind::Pipe).then_some(entry.size),
+            meta: self.metadata(entry),
+            replace: self.replace(number),
+            part_bytes: self.settings.request_bytes,
+        }))
     }
 
     fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {

@@ -391,6 +391,7 @@ fn batch_of(chunk: &Chunk, from: &mut [Option<From>], members: &[usize]) -> Resu
                 ..Metadata::default()
             },
             sparse: entry.sparse,
+            new: None,
         });
         at += len;
     }

@@ -14,6 +14,7 @@ use self::resolve::{Resolved, near_sources, resolve, with_requests_for_rate, wit
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::launch::{LEAVES_WITHIN, Launch, Login};
 use crate::io::clock;
+use crate::io::reach::Reach;
 use crate::pump::run::{self, start_walk};
 use crate::pump::watch::Watch;
 use crate::wire::message::Role;
@@ -51,11 +52,16 @@ mod resolve;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
+    run_in(job, &Reach::Host, watch)
+}
+
+/// The same, where the ends on this host may be in object stores too.
+pub fn run_in(job: &Job, reach: &Reach, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
     let job = &with_requests_for_rate(job);
     let host = match (&job.source_host, &job.target_host) {
         (None, None) => {
-            let resolved = resolve(job, false)?;
+            let resolved = resolve(job, false, reach)?;
             let opened = open::here(&resolved, watch)?;
             return carry_out(opened, watch, started).map_err(|fault| with_hint(fault, job));
         }
@@ -65,7 +71,7 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
         }
     };
     let launch = Launch::Ssh { host, remote: job.remote.clone() };
-    run_with(job, &launch, watch, started)
+    run_far(job, &launch, (reach, watch), started)
 }
 
 /// Copies with a far side that is started in the given way; again where its connection is lost and
@@ -76,7 +82,16 @@ pub fn run_with(
     watch: &Arc<Watch>,
     started: Tick,
 ) -> Result<Outcome, Fault> {
-    let resolved = &resolve(job, true)?;
+    run_far(job, launch, (&Reach::Host, watch), started)
+}
+
+fn run_far(
+    job: &Job,
+    launch: &Launch,
+    (reach, watch): (&Reach, &Arc<Watch>),
+    started: Tick,
+) -> Result<Outcome, Fault> {
+    let resolved = &resolve(job, true, reach)?;
     let mut tries = Tries::default();
     loop {
         let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
@@ -128,10 +143,10 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn run(&self) -> Result<Outcome, Fault> {
-        let Resolved { job, names, .. } = self.resolved;
+        let Resolved { job, names, reach, .. } = self.resolved;
         let role = if job.source_host.is_some() { Role::Sink } else { Role::Source };
         let sources = match role {
-            Role::Source => Some(near_sources(job, names.as_ref())?),
+            Role::Source => Some(near_sources(job, names.as_ref(), reach)?),
             Role::Sink => None,
         };
         let job = &with_streams_for(job, sources.as_ref());

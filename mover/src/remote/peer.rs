@@ -229,7 +229,7 @@ fn prepare(
     }
     let end = if open.role == Role::Source { TransferEnd::Source } else { TransferEnd::Target };
     let locations = match reach {
-        Reach::Host => home::expanded(&open.locations)?,
+        Reach::Host | Reach::Stores(_) => home::expanded(&open.locations)?,
         Reach::Beneath(_) => home::expanded_beneath(&open.locations)?,
     };
     let about = medium::about(&locations, end, model, reach);

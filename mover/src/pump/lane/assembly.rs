@@ -439,7 +439,9 @@ fn endpoints(
     let settings = &ends.settings;
     let body = settings.request_bytes;
     let local_source = ends.source.as_ref().map(|(place, _)| match place {
-        Location::Path(_) => Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>,
+        Location::Path(_) | Location::Object(_) => {
+            Box::new(Tree::new(depths.source)) as Box<dyn Endpoint>
+        }
         Location::Stdio => {
             let input = pipes.input.clone().expect("standard input is open");
             Box::new(PipeSource::new(input))

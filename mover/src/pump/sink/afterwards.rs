@@ -103,6 +103,7 @@ mod tests {
             sparse: false,
             stays: false,
             file_system: 0,
+            new: None,
         }
     }
 

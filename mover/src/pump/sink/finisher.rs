@@ -59,6 +59,9 @@ impl Finisher {
         journal: Option<Journal>,
     ) -> Finisher {
         let (begun, doubted) = (BTreeMap::new(), BTreeSet::new());
+        let is_store = volume.as_ref().is_some_and(|volume| volume.store().is_some());
+        // What a store has acknowledged is kept.
+        let fsync = if is_store { Fsync::Off } else { fsync };
         Finisher {
             volume,
             fsync,
@@ -381,6 +384,7 @@ fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<Status, Fault> {
         at: 0,
         meta: wanted.meta.clone(),
         sparse: false,
+        new: wanted.new.clone(),
     };
     volume.write_small(&segment, b"")
 }
@@ -442,6 +446,7 @@ mod tests {
             twin: Vec::new(),
             sparse: false,
             stays: false,
+            new: None,
         };
         Complete { wanted, outcome: Ok(None), made: None }
     }
@@ -455,6 +460,7 @@ mod tests {
             at: 0,
             meta: wanted.meta.clone(),
             sparse: false,
+            new: None,
         };
         volume.write_small(&segment, b"x").unwrap()
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Content, Coverage, Part, Request};
+use crate::io::store::NewObject;
 use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace, Status};
 use crate::pump::sink::journal::{Held, Origin};
 use crate::pump::watch::Watch;
@@ -44,6 +45,8 @@ pub struct Wanted {
     pub stays: bool,
     /// The file system that it is written on; 0 where there is none.
     pub file_system: u64,
+    /// What it becomes in an object store.
+    pub new: Option<Arc<NewObject>>,
 }
 
 impl Wanted {

@@ -54,7 +54,7 @@ impl ResumeState {
         callbacks: &ResumeCallbacks<'_>,
     ) -> Result<ResumeState, Fault> {
         let volume = match target.volume() {
-            Some(volume) if !settings.dry_run => volume,
+            Some(volume) if !settings.dry_run && volume.store().is_none() => volume,
             volume => return Ok(look(volume, &transfer, (settings, spare_tag), callbacks)),
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
@@ -124,7 +124,8 @@ fn look(
     (settings, tag): (&Settings, String),
     callbacks: &ResumeCallbacks<'_>,
 ) -> ResumeState {
-    let found = volume.filter(|_| !settings.fresh).map(|volume| {
+    let keeps = |volume: &&Arc<dyn Volume>| !settings.fresh && volume.store().is_none();
+    let found = volume.filter(keeps).map(|volume| {
         journal::look(volume, &journal_name(transfer), *transfer).unwrap_or_else(|fault| {
             (callbacks.warn)(format!("what earlier runs completed is not known: {fault}"));
             None

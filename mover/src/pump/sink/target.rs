@@ -14,7 +14,7 @@ use crate::pump::sink::OWNER_BITS;
 use crate::pump::sink::owner_map::OwnerMap;
 use crate::wire::message::Origin;
 use base::fault::Fault;
-use base::job::Location;
+use base::job::{Location, ObjectUrl};
 use base::settings::{Fsync, Settings};
 
 /// Where objects go.
@@ -66,6 +66,7 @@ impl Target {
             Location::Stdio if origin.single => Ok(Target::Pipe),
             Location::Stdio => Err(Fault::usage("only one file can go to standard output")),
             Location::Path(path) => Target::open_path(path, origin, reach),
+            Location::Object(url) => Target::open_object(url, origin, reach),
         }
     }
 
@@ -127,6 +128,21 @@ impl Target {
             }
             Err(errno) => Err(reach::fault("look at", path, &errno.into())),
         }
+    }
+
+    /// A single object gets the key as typed, unless that ends with a slash; what is several goes
+    /// below it. Folders of a store come and go with what is in them.
+    fn open_object(url: &ObjectUrl, origin: Origin, reach: &Reach) -> Result<Target, Fault> {
+        let (folder, name) = match url.key.rsplit_once('/') {
+            _ if url.means_folder() || !origin.single => (url.key.trim_end_matches('/'), None),
+            Some((folder, name)) => (folder, Some(name)),
+            None => ("", Some(&url.key[..])),
+        };
+        let key = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let store = reach.store(&ObjectUrl { bucket: url.bucket.clone(), key })?;
+        store.check()?;
+        let rename = name.map(|name| name.as_bytes().to_vec());
+        Ok(Target::Tree { volume: store, rename, root: Root::KEPT })
     }
 
     fn directory(path: &Path, root: Root, reach: &Reach) -> Result<Target, Fault> {

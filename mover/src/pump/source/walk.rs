@@ -1,7 +1,6 @@
 //! Finds what there is to copy, a chunk at a time: the memory that it takes depends on the depth of
 //! a tree, not on its size.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use self::hard_links::HardLinks;
 use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
 use self::naming::NamesTold;
 use crate::io::attributes;
 use crate::io::disk::Disk;
 use crate::io::reach::{self, Reach};
+use crate::io::store::Store;
 use crate::io::volume::{Mtime, Volume};
 use crate::pump::sink::compare::sum_of;
 use crate::pump::source::limits::Limits;
@@ -29,9 +30,11 @@ use base::job::Location;
 use base::limits::{ATTRIBUTES_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX};
 use base::settings::{Delete, Moment, Settings, SkipUnchanged};
 
+mod hard_links;
 mod listed;
 mod listing;
 mod naming;
+mod objects;
 mod tree;
 
 /// Where an object is read from.
@@ -104,6 +107,15 @@ enum Root {
         prefix: Vec<u8>,
         meta: Box<Meta>,
     },
+    /// One object of a store, in the volume of the folder that it is in.
+    Object {
+        store: Arc<dyn Store>,
+        entry: Box<Entry>,
+    },
+    Objects {
+        store: Arc<dyn Store>,
+        prefix: Vec<u8>,
+    },
 }
 
 impl Sources {
@@ -145,6 +157,9 @@ impl Sources {
             roots.push(match looked {
                 (_, Ok(root)) => root,
                 (Location::Path(path), Err(fault)) if count > 1 => Root::Bad { path, fault },
+                (Location::Object(url), Err(fault)) if count > 1 => {
+                    Root::Bad { path: url.to_string().into(), fault }
+                }
                 (_, Err(fault)) => return Err(fault),
             });
         }
@@ -153,7 +168,8 @@ impl Sources {
         {
             return Err(fault.clone());
         }
-        let single = roots.len() == 1 && !matches!(roots[0], Root::Directory { .. });
+        let is_folder = |root: &Root| matches!(root, Root::Directory { .. } | Root::Objects { .. });
+        let single = roots.len() == 1 && !is_folder(&roots[0]);
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
         let select = Select::new(&[])?;
         let origin = Origin { single, endless };
@@ -198,6 +214,7 @@ impl Sources {
         match &self.roots[..] {
             [Root::File { meta, .. }] => Some(meta.size()),
             [Root::Made(entry)] if entry.kind != EntryKind::Pipe => Some(entry.size),
+            [Root::Object { entry, .. }] => Some(entry.size),
             _ => None,
         }
     }
@@ -208,6 +225,7 @@ impl Sources {
             Root::Made(_) | Root::Bad { .. } => false,
             Root::File { real, .. } => self.waits_at(real.parent().unwrap_or(Path::new("/"))),
             Root::Directory { real, .. } => self.waits_at(real),
+            Root::Object { .. } | Root::Objects { .. } => true,
         })
     }
 
@@ -242,6 +260,8 @@ impl Sources {
             match root {
                 Root::Made(entry) => batch.add(Found { entry, from: None }),
                 Root::Bad { path, fault } => batch.unoffered(&path, fault),
+                Root::Object { store, entry } => batch.add_object(store, *entry),
+                Root::Objects { store, prefix } => batch.add_objects(&store, prefix),
                 Root::File { real, name, meta } => batch.add_file(&real, name, &meta),
                 Root::Directory { real, prefix, meta } => match &listed {
                     Some(listed) => batch.add_listed(&real, listed),
@@ -262,6 +282,7 @@ impl Sources {
 fn look_at(location: &Location, recursive: bool, reach: &Reach) -> Result<Root, Fault> {
     match (location, made_object(location)) {
         (Location::Path(path), _) => look_at_path(path, recursive, reach),
+        (Location::Object(url), _) => objects::look_at(url, recursive, reach),
         (_, made) => Ok(Root::Made(made.expect("what is no path is made up, or piped"))),
     }
 }
@@ -270,7 +291,7 @@ fn look_at(location: &Location, recursive: bool, reach: &Reach) -> Result<Root, 
 pub(crate) fn made_object(location: &Location) -> Option<Entry> {
     let made = |kind, size, name: &str| Some(made_entry(kind, size, name.as_bytes()));
     match location {
-        Location::Path(_) => None,
+        Location::Path(_) | Location::Object(_) => None,
         Location::Stdio => made(EntryKind::Pipe, ENDLESS_BYTES, "stdin"),
         Location::Endless => made(EntryKind::Pipe, ENDLESS_BYTES, "null"),
         Location::EndlessSynthetic { set, .. } => made(EntryKind::Pipe, ENDLESS_BYTES, set.name()),
@@ -487,43 +508,6 @@ struct Frame {
     inode: (u64, u64),
 }
 
-/// Files with several names, until all of these have been seen.
-#[derive(Debug, Default)]
-struct HardLinks {
-    seen: BTreeMap<(u64, u64), Twin>,
-}
-
-#[derive(Debug)]
-struct Twin {
-    number: u64,
-    first: Vec<u8>,
-    /// Names that have not been seen. Some may be outside of what is copied.
-    left: u64,
-}
-
-impl HardLinks {
-    /// The first name of the same file, if it was seen; else this one is stored.
-    fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
-        if meta.names() < 2 {
-            return None;
-        }
-        let inode = meta.inode();
-        let Some(twin) = self.seen.get_mut(&inode) else {
-            if self.seen.len() < TWINS_MAX {
-                let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
-                self.seen.insert(inode, twin);
-            }
-            return None;
-        };
-        twin.left -= 1;
-        let met = (twin.number, twin.first.clone());
-        if twin.left == 0 {
-            self.seen.remove(&inode);
-        }
-        Some(met)
-    }
-}
-
 /// The size of a file that does not report it, as those below `/proc`; files on a device do.
 fn size_if_unsized(spot: &Spot, meta: &Meta) -> Result<Option<u64>, Fault> {
     match meta.may_lack_size() {
@@ -587,8 +571,5 @@ pub(crate) fn mtime_of(entry: &Entry) -> Mtime {
     Mtime { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
 }
 
-/// The limit for files with names that have not been seen. Above it a further name is copied as a
-/// file of its own, as memory is bounded.
-const TWINS_MAX: usize = 1 << 19;
 /// Bytes of names in one message: one more name and the counts fit it too.
 const PRESENT_BYTES_MAX: usize = OFFER_BYTES_MAX;

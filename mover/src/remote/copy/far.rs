@@ -200,7 +200,8 @@ impl Near<'_> {
             return Ok((None, ResumeState::none(tag()?, &self.job.settings)));
         }
         let origin = opened.origin.expect("the session has seen to it");
-        let target = Target::find(&self.job.target, origin, &self.job.settings, &Reach::Host)?;
+        let reach = &self.attempt.resolved.reach;
+        let target = Target::find(&self.job.target, origin, &self.job.settings, reach)?;
         // Where no source means its contents, the folder itself keeps its metadata.
         let contents =
             |location: &Location| matches!(location, Location::Path(path) if means_contents(path));

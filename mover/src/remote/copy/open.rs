@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use super::resolve::{Resolved, near_sources, refuse_into_itself, refuse_to_delete_source};
+use super::resolve::{
+    Resolved, near_sources, refuse_into_itself, refuse_to_delete_source, with_parts_for,
+};
 use crate::io::medium::{self, TransferEnd};
 use crate::io::reach::Reach;
 use crate::pump::lane::assembly::pipe_window_bytes;
@@ -45,10 +47,11 @@ pub(super) struct How {
 /// Both ends in this process.
 pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fault> {
     let job = &resolved.job;
-    let sources = near_sources(job, resolved.names.as_ref())?;
+    let sources = near_sources(job, resolved.names.as_ref(), &resolved.reach)?;
     refuse_into_itself(job)?;
     refuse_to_delete_source(job)?;
-    let target = Target::find(&job.target, sources.origin, &job.settings, &Reach::Host)?;
+    let job = &with_parts_for(job, &sources);
+    let target = Target::find(&job.target, sources.origin, &job.settings, &resolved.reach)?;
     let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
     let settings = job.settings.cut_as(resume_state.cut);
     let how = How {

@@ -11,13 +11,17 @@ use crate::pump::source::names::{Ending, Names};
 use crate::pump::source::walk::{Sources, means_contents};
 use base::fault::Fault;
 use base::job::{Job, Location};
-use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
+use base::limits::{
+    MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP,
+};
 use base::settings::Delete;
 
 /// What a copy is, in all its attempts.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub job: Job,
+    /// What the paths on this host may lead to.
+    pub reach: Reach,
     /// The same for every run of the same command.
     pub transfer: TransferId,
     /// The list of names to copy. It is read once: it may be standard input.
@@ -25,14 +29,14 @@ pub(super) struct Resolved {
 }
 
 /// Errors on this host are found before anybody has to log in.
-pub(super) fn resolve(job: &Job, is_far: bool) -> Result<Resolved, Fault> {
+pub(super) fn resolve(job: &Job, is_far: bool, reach: &Reach) -> Result<Resolved, Fault> {
     if is_far {
         check_request(job)?;
         tcp::check_congestion(job.settings.congestion.as_deref())?;
     }
     let transfer = transfer_id(job)?;
     let names = names(job)?.map(Arc::new);
-    Ok(Resolved { job: job.clone(), transfer, names })
+    Ok(Resolved { job: job.clone(), reach: reach.clone(), transfer, names })
 }
 
 /// Requests of a second each at a limited rate would come in bursts: one takes an eighth at most.
@@ -47,12 +51,16 @@ pub(super) fn with_requests_for_rate(job: &Job) -> Job {
 }
 
 /// The sources, where they are on this host.
-pub(super) fn near_sources(job: &Job, names: Option<&Arc<Names>>) -> Result<Sources, Fault> {
+pub(super) fn near_sources(
+    job: &Job,
+    names: Option<&Arc<Names>>,
+    reach: &Reach,
+) -> Result<Sources, Fault> {
     let Some(names) = names else {
-        let sources = Sources::look(&job.sources, job.settings.recursive, &Reach::Host)?;
+        let sources = Sources::look(&job.sources, job.settings.recursive, reach)?;
         return sources.choose(&job.settings);
     };
-    let sources = Sources::look_below(&job.sources, &Reach::Host)?.choose(&job.settings)?;
+    let sources = Sources::look_below(&job.sources, reach)?.choose(&job.settings)?;
     Ok(sources.list(names.clone(), job.settings.recursive))
 }
 
@@ -110,6 +118,19 @@ pub(super) fn refuse_to_delete_source(job: &Job) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+/// An object of a store has 10,000 parts at most: a single long one needs larger requests.
+pub(super) fn with_parts_for(job: &Job, sources: &Sources) -> Job {
+    let mut job = job.clone();
+    if let (Location::Object(_), Some(bytes)) = (&job.target, sources.single_bytes()) {
+        let needed = bytes.div_ceil(PARTS_USUAL).next_multiple_of(REQUEST_BYTES_STEP.into());
+        let needed = needed.min(REQUEST_BYTES_MAX.into()) as u32;
+        job.settings.request_bytes = job.settings.request_bytes.max(needed);
+    }
+    job
+}
+
+const PARTS_USUAL: u64 = 9_000;
 
 /// No more streams than there are requests: each costs a handshake.
 pub(super) fn with_streams_for(job: &Job, sources: Option<&Sources>) -> Job {

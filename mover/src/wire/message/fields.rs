@@ -242,6 +242,8 @@ fn put_location(out: &mut Writer, location: &Location) {
             out.u8(*set as u8);
             out.u64(*seed);
         }
+        // Reached from the host of the user alone: no far side is asked for one.
+        Location::Object(_) => out.u8(0),
     }
 }
 

@@ -1,0 +1,121 @@
+//! The addresses that a store's name has: connections are spread over all of them, and one that
+//! asks for less is asked less.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Mutex;
+
+use crate::client::lock;
+use base::units::{Nanos, Tick};
+
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    names: Mutex<BTreeMap<String, Resolved>>,
+    paces: Mutex<BTreeMap<SocketAddr, Pace>>,
+}
+
+#[derive(Debug)]
+struct Resolved {
+    addresses: Vec<SocketAddr>,
+    next: usize,
+    at: Tick,
+}
+
+/// How long an address is left alone, and until when.
+#[derive(Debug)]
+struct Pace {
+    penalty: Nanos,
+    until: Tick,
+}
+
+impl Addresses {
+    /// The address for the next connection, and how long it is to be left alone first.
+    pub(crate) fn next(&self, host: &str, port: u16, now: Tick) -> io::Result<(SocketAddr, Nanos)> {
+        let candidates = self.resolve(host, port, now)?;
+        let paces = lock(&self.paces);
+        let wait = |address: &SocketAddr| {
+            paces.get(address).map_or(Nanos(0), |pace| pace.until.since(now))
+        };
+        let best = candidates.into_iter().map(|address| (address, wait(&address)));
+        Ok(best.min_by_key(|(_, wait)| *wait).expect("one at least"))
+    }
+
+    /// All addresses of a name, another one in front each time.
+    fn resolve(&self, host: &str, port: u16, now: Tick) -> io::Result<Vec<SocketAddr>> {
+        let mut names = lock(&self.names);
+        let known = names.get_mut(host).filter(|known| now.since(known.at) < KNOWN_FOR);
+        let resolved = match known {
+            Some(known) => known,
+            None => {
+                let name = if host.contains(':') && !host.ends_with(']') {
+                    host.to_string()
+                } else {
+                    format!("{host}:{port}")
+                };
+                let addresses: Vec<SocketAddr> = name
+                    .to_socket_addrs()
+                    .map_err(|why| {
+                        io::Error::new(why.kind(), format!("cannot find {name}: {why}"))
+                    })?
+                    .collect();
+                if addresses.is_empty() {
+                    return Err(io::Error::other(format!("{name} has no address")));
+                }
+                let resolved = Resolved { addresses, next: 0, at: now };
+                names.entry(host.to_string()).insert_entry(resolved).into_mut()
+            }
+        };
+        resolved.next = (resolved.next + 1) % resolved.addresses.len();
+        let mut addresses = resolved.addresses.clone();
+        addresses.rotate_left(resolved.next);
+        Ok(addresses)
+    }
+
+    /// How an address has answered: what fails, or asks for less, waits twice as long each time.
+    pub(crate) fn note(&self, address: SocketAddr, well: bool, now: Tick) {
+        let mut paces = lock(&self.paces);
+        if well {
+            if let Some(pace) = paces.get_mut(&address) {
+                pace.penalty.0 /= 2;
+            }
+            return;
+        }
+        let pace = paces.entry(address).or_insert(Pace { penalty: Nanos(0), until: now });
+        pace.penalty = Nanos((pace.penalty.0 * 2).clamp(PENALTY_MIN.0, PENALTY_MAX.0));
+        pace.until = now.after(pace.penalty);
+    }
+}
+
+const KNOWN_FOR: Nanos = Nanos::from_millis(60_000);
+const PENALTY_MIN: Nanos = Nanos::from_millis(20);
+const PENALTY_MAX: Nanos = Nanos::from_millis(2_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_fails_is_left_alone() {
+        let addresses = Addresses::default();
+        let two: Vec<SocketAddr> =
+            ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse().unwrap()).to_vec();
+        let now = Tick(1);
+        let resolved = Resolved { addresses: two.clone(), next: 0, at: now };
+        lock(&addresses.names).insert("h".into(), resolved);
+        let next = |now| addresses.next("h", 1, now).unwrap();
+        let mut seen: Vec<SocketAddr> = (0..4).map(|_| next(now).0).collect();
+        seen.sort();
+        assert_eq!(seen, [two[0], two[0], two[1], two[1]], "in turns");
+        addresses.note(two[0], false, now);
+        assert!((0..4).all(|_| next(now) == (two[1], Nanos(0))));
+        addresses.note(two[1], false, now);
+        addresses.note(two[1], false, now);
+        assert!(
+            (0..4).all(|_| next(now) == (two[0], PENALTY_MIN)),
+            "the one that may be asked first"
+        );
+        let later = now.after(PENALTY_MAX);
+        assert!((0..4).any(|_| next(later) == (two[0], Nanos(0))));
+    }
+}

@@ -1,0 +1,367 @@
+//! Signed requests, with retries: what a store refuses, what it cannot do now, and what does not
+//! arrive are told apart.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use crate::addresses::Addresses;
+use crate::answers::Element;
+use crate::connection::{Connection, Head, SILENT_MAX};
+use crate::credentials::{self, Found};
+use crate::refusal::{Refusal, fault_of};
+use crate::settings::{Endpoint, Options, Surroundings, check_bucket};
+use crate::signing::{self, Keys, Payload, Unsigned};
+use crate::trust;
+use base::fault::{Class, Fault};
+use base::units::Nanos;
+use mover::io::clock;
+
+/// One request to a store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Call<'a> {
+    pub method: &'a str,
+    pub bucket: &'a str,
+    /// Empty for the bucket itself.
+    pub key: &'a str,
+    pub query: &'a [(&'a str, &'a str)],
+    /// Names have small letters.
+    pub headers: Vec<(String, String)>,
+    pub body: &'a [u8],
+    /// The body's own checksum is a header: its hash is not signed as well.
+    pub is_summed: bool,
+}
+
+/// Where the body of a good answer goes.
+#[derive(Debug)]
+pub(crate) enum Into<'a> {
+    /// It must be exactly as long.
+    Exactly(&'a mut [u8]),
+    /// The same; one of another length, by its header, is not received.
+    Small(&'a mut [u8]),
+    Text,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub head: Head,
+    pub text: String,
+}
+
+impl Answer {
+    /// The document; the store's fault where there is none.
+    pub(crate) fn document(&self, what: &str) -> Result<Element, Fault> {
+        Element::parse(&self.text).ok_or_else(|| {
+            Fault::new(Class::Peer, format!("the store's answer to {what} is no XML that it sends"))
+        })
+    }
+}
+
+/// What a call became.
+pub(crate) type Called = Result<Answer, Trouble>;
+
+/// Why a call was not answered as it should be.
+#[derive(Clone, Debug)]
+pub(crate) enum Trouble {
+    /// The store refused it, and would again.
+    Refused(Refusal),
+    /// It could not be answered, however often it was tried.
+    Lost(Fault),
+}
+
+/// Asks one store, for all of its buckets. Any number of threads share it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    endpoint: Endpoint,
+    requester_pays: bool,
+    silent_max: Duration,
+    surroundings: Surroundings,
+    tls: Option<Arc<ClientConfig>>,
+    credentials: Mutex<Option<Found>>,
+    idle: Mutex<Vec<(String, Connection)>>,
+    open: Mutex<usize>,
+    closed: Condvar,
+    addresses: Addresses,
+    /// It has answered something.
+    answered: AtomicBool,
+    /// What the store refuses for all requests: the next one is not asked.
+    refused: OnceLock<Fault>,
+}
+
+impl Client {
+    pub(crate) fn new(options: &Options) -> Result<Client, Fault> {
+        let surroundings = Surroundings::look(options)?;
+        let endpoint = Endpoint::of(options, &surroundings)?;
+        let tls = match endpoint.is_tls {
+            true => Some(trust::config(options, &surroundings)?),
+            false => None,
+        };
+        Ok(Client {
+            endpoint,
+            requester_pays: options.requester_pays,
+            silent_max: options.silent_max.unwrap_or(SILENT_MAX),
+            surroundings,
+            tls,
+            credentials: Mutex::new(None),
+            idle: Mutex::new(Vec::new()),
+            open: Mutex::new(0),
+            closed: Condvar::new(),
+            addresses: Addresses::default(),
+            answered: AtomicBool::new(false),
+            refused: OnceLock::new(),
+        })
+    }
+
+    /// Calls, again where that may help, until it is answered, refused, or given up.
+    pub(crate) fn call(&self, call: &Call<'_>, mut into: Into<'_>) -> Called {
+        check_bucket(call.bucket).map_err(Trouble::Lost)?;
+        let (mut tries, began) = (0_u32, clock::now());
+        loop {
+            if let Some(fault) = self.refused.get() {
+                return Err(Trouble::Lost(fault.clone()));
+            }
+            let tried = self.try_once(call, &mut into);
+            let why = match tried {
+                Ok(answer) if answer.head.status < 300 => return Ok(answer),
+                Ok(answer) => {
+                    let refusal = Refusal::of(&answer);
+                    match refusal.is_passing() {
+                        true => refusal.told(),
+                        false => return Err(Trouble::Refused(self.note(call, refusal))),
+                    }
+                }
+                Err(Failure::Fault(fault)) => return Err(Trouble::Lost(fault)),
+                Err(Failure::Io(error)) => error.to_string(),
+            };
+            tries += 1;
+            let most = if self.answered.load(Relaxed) { TRIES_MAX } else { FIRST_TRIES_MAX };
+            if tries >= most || clock::now().since(began) > TRY_FOR {
+                let url = format!("s3://{}/{}", call.bucket, call.key.escape_debug());
+                let host = &self.endpoint.host;
+                let text = format!("the store at {host} failed {tries} times for '{url}': {why}");
+                return Err(Trouble::Lost(Fault::new(Class::Unreachable, text)));
+            }
+            std::thread::sleep(pause(tries));
+        }
+    }
+
+    /// A refusal of all requests, such as of wrong credentials, is one for the next ones too.
+    fn note(&self, call: &Call<'_>, refusal: Refusal) -> Refusal {
+        if refusal.is_of_all() {
+            let _ = self.refused.set(fault_of(&refusal, call.bucket, call.key));
+        }
+        refusal
+    }
+
+    fn try_once(&self, call: &Call<'_>, into: &mut Into<'_>) -> Result<Answer, Failure> {
+        let _permit = Permit::take(self);
+        let (host, base) = self.endpoint.host_and_base(call.bucket);
+        let path = format!("{base}/{}", signing::encode(call.key, b"/"));
+        let head = self.signed(call, &host, &path)?;
+        if let Some(mut connection) = self.idle_to(&host) {
+            match self.exchange(&mut connection, &head, call, into) {
+                Ok(answer) => return Ok(self.keep(host, connection, answer)),
+                // The store may have closed it meanwhile; a new one decides.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+        let (address, wait) = self.addresses.next(&host, self.endpoint.port, clock::now())?;
+        if wait > Nanos(0) {
+            std::thread::sleep(wait.into());
+        }
+        let name =
+            host.rsplit_once(':').map_or(&host[..], |(name, port)| match port.parse::<u16>() {
+                Ok(_) => name,
+                Err(_) => &host[..],
+            });
+        let mut connection = Connection::open(address, name, (self.tls.as_ref(), self.silent_max))
+            .inspect_err(|_| self.addresses.note(address, false, clock::now()))
+            .map_err(|error| cannot_connect(&self.endpoint.host, &error))?;
+        let answer = self.exchange(&mut connection, &head, call, into);
+        match answer {
+            Ok(answer) => Ok(self.keep(host, connection, answer)),
+            Err(error) => {
+                self.addresses.note(address, false, clock::now());
+                Err(error.into())
+            }
+        }
+    }
+
+    fn exchange(
+        &self,
+        connection: &mut Connection,
+        head: &str,
+        call: &Call<'_>,
+        into: &mut Into<'_>,
+    ) -> io::Result<Answer> {
+        let head = connection.ask(head, call.body, call.method)?;
+        self.answered.store(true, Relaxed);
+        let mut answer = Answer { head, text: String::new() };
+        let is_well = !matches!(answer.head.status, 429 | 503);
+        self.addresses.note(connection.address, is_well, clock::now());
+        match into {
+            Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes)?,
+            Into::Small(bytes) if answer.head.status < 300 => {
+                if answer.head.get("content-length") == bytes.len().to_string() {
+                    fill(connection, bytes)?;
+                }
+            }
+            Into::Exactly(_) | Into::Small(_) | Into::Text => answer.text = text(connection)?,
+        }
+        Ok(answer)
+    }
+
+    fn signed(&self, call: &Call<'_>, host: &str, path: &str) -> Result<String, Failure> {
+        let unix_s = clock::unix().as_secs();
+        let mut headers = call.headers.clone();
+        headers.push(("host".to_string(), host.to_string()));
+        if self.requester_pays {
+            headers.push(("x-amz-request-payer".to_string(), "requester".to_string()));
+        }
+        let payload = match call.is_summed {
+            true => Payload::Unsigned,
+            false => Payload::Signed(call.body),
+        };
+        let (method, query) = (call.method, call.query);
+        let unsigned = Unsigned { method, path, query, headers: &headers, payload };
+        let keys = self.keys(unix_s)?;
+        let added = signing::sign(&unsigned, &keys, &self.endpoint.region, unix_s);
+        let query = match signing::query(call.query) {
+            query if query.is_empty() => query,
+            query => format!("?{query}"),
+        };
+        let mut head = format!("{method} {path}{query} HTTP/1.1\r\n");
+        if !call.body.is_empty() || matches!(method, "PUT" | "POST") {
+            headers.push(("content-length".to_string(), call.body.len().to_string()));
+        }
+        for (name, value) in headers.iter().chain(&added) {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        Ok(head)
+    }
+
+    fn keys(&self, unix_s: u64) -> Result<Keys, Failure> {
+        let mut found = lock(&self.credentials);
+        if found.as_ref().is_none_or(|found| found.is_stale(unix_s)) {
+            *found = Some(credentials::find(&self.surroundings).map_err(Failure::Fault)?);
+        }
+        Ok(found.as_ref().expect("found above").keys.clone())
+    }
+
+    fn idle_to(&self, host: &str) -> Option<Connection> {
+        let mut idle = lock(&self.idle);
+        let at = idle.iter().rposition(|(known, _)| known == host)?;
+        Some(idle.remove(at).1)
+    }
+
+    fn keep(&self, host: String, connection: Connection, answer: Answer) -> Answer {
+        if connection.is_reusable() {
+            lock(&self.idle).push((host, connection));
+        }
+        answer
+    }
+}
+
+/// One of the connections that may be open at a time.
+struct Permit<'a>(&'a Client);
+
+impl Permit<'_> {
+    fn take(client: &Client) -> Permit<'_> {
+        let mut open = lock(&client.open);
+        while *open >= CONNECTIONS_MAX {
+            open = client.closed.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+        *open += 1;
+        Permit(client)
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.open) -= 1;
+        self.0.closed.notify_one();
+    }
+}
+
+#[derive(Debug)]
+enum Failure {
+    Io(io::Error),
+    Fault(Fault),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Io(error)
+    }
+}
+
+/// A certificate that is not trusted is not trusted the next time either.
+fn cannot_connect(host: &str, error: &io::Error) -> Failure {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(why) => Failure::Fault(Fault::new(
+            Class::Unreachable,
+            format!(
+                "the store at {host} cannot be trusted: {why}; --s3-ca names a file with the \
+                 certificate of its authority"
+            ),
+        )),
+        None => Failure::Io(io::Error::new(error.kind(), format!("cannot connect: {error}"))),
+    }
+}
+
+fn fill(connection: &mut Connection, mut into: &mut [u8]) -> io::Result<()> {
+    let len = into.len();
+    while !into.is_empty() {
+        let count = connection.read(into)?;
+        if count == 0 {
+            let text = format!("it sent {} of {len} bytes", len - into.len());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+        }
+        into = &mut into[count..];
+    }
+    match connection.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!("it sent more than {len} bytes"))),
+    }
+}
+
+fn text(connection: &mut Connection) -> io::Result<String> {
+    let (mut bytes, mut some) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        match connection.read(&mut some)? {
+            0 => break,
+            count => bytes.extend_from_slice(&some[..count]),
+        }
+        if bytes.len() > TEXT_BYTES_MAX {
+            return Err(io::Error::other("its answer is too long"));
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("its answer is no text"))
+}
+
+/// Twice as long each time, and not the same for all.
+fn pause(tries: u32) -> Duration {
+    let mut bytes = [0; 2];
+    let _ = getrandom::fill(&mut bytes);
+    let share = 0.5 + f64::from(u16::from_le_bytes(bytes)) / 131_072.0;
+    (FIRST_PAUSE * 2_u32.pow(tries.min(7) - 1)).mul_f64(share)
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is tried again: so often, and no more once it has taken so long.
+const TRIES_MAX: u32 = 8;
+const TRY_FOR: Nanos = Nanos::from_millis(120_000);
+/// The same for a store that has never answered: its user is watching.
+const FIRST_TRIES_MAX: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const CONNECTIONS_MAX: usize = 64;
+const TEXT_BYTES_MAX: usize = 8 << 20;

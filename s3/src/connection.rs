@@ -1,0 +1,378 @@
+//! One connection to a store: HTTP/1.1 as a client of S3 needs it, with or without TLS.
+//!
+//! Bodies are sent from, and received into, the memory of a request of the pump: nothing is copied
+//! in between.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+/// How long a store may be silent.
+pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 100;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    pub address: SocketAddr,
+    /// Received and not consumed: `received[at..]`.
+    received: Vec<u8>,
+    at: usize,
+    body: Body,
+    /// The store closes it after the answer, or what was sent is not known.
+    ends: bool,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// What is left of the body of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Sized(u64),
+    Chunk(u64),
+    /// A chunk has ended; the next one has a size first.
+    BetweenChunks,
+    UntilClosed,
+    Done,
+}
+
+/// The first part of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub status: u16,
+    /// Names have small letters.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// A header; empty where there is none.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl Connection {
+    pub(crate) fn open(
+        address: SocketAddr,
+        host: &str,
+        (tls, silent_max): (Option<&Arc<ClientConfig>>, Duration),
+    ) -> io::Result<Connection> {
+        let tcp = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(silent_max))?;
+        tcp.set_write_timeout(Some(silent_max))?;
+        let stream = match tls {
+            None => Stream::Plain(tcp),
+            Some(config) => {
+                let bare = host.trim_start_matches('[').trim_end_matches(']').to_string();
+                let name = ServerName::try_from(bare).map_err(io::Error::other)?;
+                let session =
+                    ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
+                let mut stream = StreamOwned::new(session, tcp);
+                while stream.conn.is_handshaking() {
+                    stream.conn.complete_io(&mut stream.sock)?;
+                }
+                Stream::Tls(Box::new(stream))
+            }
+        };
+        let (received, at, body) = (Vec::new(), 0, Body::Done);
+        Ok(Connection { stream, address, received, at, body, ends: false })
+    }
+
+    /// Sends a request and receives the first part of its answer.
+    pub(crate) fn ask(&mut self, head: &str, body: &[u8], method: &str) -> io::Result<Head> {
+        let sent = self.send(head.as_bytes(), body);
+        // A store that refuses may answer, and close, before it has read everything.
+        self.ends |= sent.is_err();
+        match (self.head(method), sent) {
+            (Ok(head), _) => Ok(head),
+            (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
+        }
+    }
+
+    fn send(&mut self, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+        while !head.is_empty() || !body.is_empty() {
+            let parts = [IoSlice::new(head), IoSlice::new(body)];
+            let sent = match &mut self.stream {
+                Stream::Plain(tcp) => tcp.write_vectored(&parts),
+                Stream::Tls(tls) => tls.write_vectored(&parts),
+            };
+            match sent {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    let of_head = count.min(head.len());
+                    head = &head[of_head..];
+                    body = &body[count - of_head..];
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(silent(error)),
+            }
+        }
+        match &mut self.stream {
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(tls) => tls.flush().map_err(silent),
+        }
+    }
+
+    fn head(&mut self, method: &str) -> io::Result<Head> {
+        loop {
+            let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+            let mut answer = httparse::Response::new(&mut headers);
+            let unread = &self.received[self.at..];
+            match answer.parse(unread).map_err(|why| bad(&why.to_string()))? {
+                httparse::Status::Complete(bytes) => {
+                    let head = Head {
+                        status: answer.code.unwrap_or(0),
+                        headers: answer
+                            .headers
+                            .iter()
+                            .map(|header| {
+                                let value = String::from_utf8_lossy(header.value);
+                                (header.name.to_ascii_lowercase(), value.trim().to_string())
+                            })
+                            .collect(),
+                    };
+                    self.at += bytes;
+                    if (100..200).contains(&head.status) {
+                        continue;
+                    }
+                    self.ends |= head.get("connection").eq_ignore_ascii_case("close");
+                    self.body = body_of(&head, method)?;
+                    return Ok(head);
+                }
+                httparse::Status::Partial if unread.len() > HEAD_BYTES_MAX => {
+                    return Err(bad("its headers are too long"));
+                }
+                httparse::Status::Partial => {
+                    if self.fill()? == 0 {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives some of the body, and 0 bytes where it has ended.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let most = match self.body {
+                Body::Done => return Ok(0),
+                Body::Sized(0) => {
+                    self.body = Body::Done;
+                    continue;
+                }
+                Body::Chunk(0) => {
+                    self.line()?; // what ends a chunk
+                    self.body = Body::BetweenChunks;
+                    continue;
+                }
+                Body::BetweenChunks => {
+                    self.next_chunk()?;
+                    continue;
+                }
+                Body::Sized(left) | Body::Chunk(left) => left,
+                Body::UntilClosed => u64::MAX,
+            };
+            let len = into.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+            let count = self.take(&mut into[..len])?;
+            match (&mut self.body, count) {
+                (Body::UntilClosed, 0) => self.body = Body::Done,
+                (_, 0) => return Err(ErrorKind::UnexpectedEof.into()),
+                (Body::Sized(left) | Body::Chunk(left), _) => *left -= count as u64,
+                _ => {}
+            }
+            return Ok(count);
+        }
+    }
+
+    /// True where another request can be sent: the body has been received.
+    pub(crate) fn is_reusable(&self) -> bool {
+        let is_over = matches!(self.body, Body::Done | Body::Sized(0));
+        is_over && !self.ends && self.at == self.received.len()
+    }
+
+    /// What was received with the head, then what comes from the network.
+    fn take(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let unread = &self.received[self.at..];
+        if unread.is_empty() {
+            return receive(&mut self.stream, into);
+        }
+        let count = unread.len().min(into.len());
+        into[..count].copy_from_slice(&unread[..count]);
+        self.at += count;
+        Ok(count)
+    }
+
+    fn next_chunk(&mut self) -> io::Result<()> {
+        let line = self.line()?;
+        let digits = line.split(';').next().unwrap_or("").trim();
+        let len = u64::from_str_radix(digits, 16).map_err(|_| bad("a chunk without a size"))?;
+        self.body = Body::Chunk(len);
+        if len == 0 {
+            while !self.line()?.is_empty() {} // trailers
+            self.body = Body::Done;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        loop {
+            let unread = &self.received[self.at..];
+            if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                let line = String::from_utf8_lossy(&unread[..end]).trim_end().to_string();
+                self.at += end + 1;
+                return Ok(line);
+            }
+            if unread.len() > HEAD_BYTES_MAX {
+                return Err(bad("a line is too long"));
+            }
+            if self.fill()? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        self.received.drain(..self.at);
+        self.at = 0;
+        let len = self.received.len();
+        self.received.resize(len + RECEIVE_BYTES, 0);
+        let count = receive(&mut self.stream, &mut self.received[len..]);
+        self.received.truncate(len + *count.as_ref().unwrap_or(&0));
+        count
+    }
+}
+
+/// Little: the body that follows goes to where it belongs.
+const RECEIVE_BYTES: usize = 4096;
+
+fn receive(stream: &mut Stream, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let received = match stream {
+            Stream::Plain(tcp) => tcp.read(into),
+            Stream::Tls(tls) => tls.read(into),
+        };
+        match received {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received.map_err(silent),
+        }
+    }
+}
+
+fn body_of(head: &Head, method: &str) -> io::Result<Body> {
+    if method == "HEAD" || matches!(head.status, 204 | 304) {
+        return Ok(Body::Done);
+    }
+    if head.get("transfer-encoding").eq_ignore_ascii_case("chunked") {
+        return Ok(Body::BetweenChunks);
+    }
+    match head.get("content-length") {
+        "" => Ok(Body::UntilClosed),
+        len => len.parse().map(Body::Sized).map_err(|_| bad("its length is no number")),
+    }
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the answer is not HTTP: {why}"))
+}
+
+/// A timeout of a socket has a number of its own.
+fn silent(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            io::Error::new(ErrorKind::TimedOut, "it was silent for too long")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A connection to something that has answered all requests beforehand.
+    fn to(answers: &'static str) -> Connection {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut tcp, _) = listener.accept().unwrap();
+            tcp.write_all(answers.as_bytes()).unwrap();
+            let _ = tcp.shutdown(std::net::Shutdown::Write);
+            let _ = io::copy(&mut tcp, &mut io::sink());
+        });
+        Connection::open(address, "h", (None, SILENT_MAX)).unwrap()
+    }
+
+    fn all(connection: &mut Connection) -> io::Result<String> {
+        let (mut bytes, mut some) = (Vec::new(), [0; 3]);
+        loop {
+            match connection.read(&mut some)? {
+                0 => return Ok(String::from_utf8(bytes).unwrap()),
+                count => bytes.extend_from_slice(&some[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_end_as_their_heads_say() {
+        let cases = [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "GET", "hello", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HEAD", "", false),
+            ("HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "PUT", "", true),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n\
+                 0\r\nT: x\r\n\r\n",
+                "GET",
+                "hello",
+                true,
+            ),
+            ("HTTP/1.1 200 OK\r\n\r\nhello", "GET", "hello", true),
+            ("HTTP/1.1 204 No\r\n\r\n", "DELETE", "", true),
+            (
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+                "GET",
+                "x",
+                false,
+            ),
+        ];
+        for (answer, method, expect, reusable) in cases {
+            let mut connection = to(answer);
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", method).unwrap();
+            assert_eq!(all(&mut connection).unwrap(), expect, "{answer}");
+            assert_eq!(connection.is_reusable(), reusable, "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_an_error() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ] {
+            let mut connection = to(answer);
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", "GET").unwrap();
+            assert!(all(&mut connection).is_err(), "{answer}");
+            assert!(!connection.is_reusable(), "{answer}");
+        }
+        for answer in
+            ["", "HTTP/1.1 20", "no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+        {
+            assert!(to(answer).ask("GET / HTTP/1.1\r\n\r\n", b"", "GET").is_err(), "{answer}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Object stores as ends of a copy: a client of S3 whose calls block, so that it needs no runtime.
+//! The mover calls it from the threads on which it waits for devices.
+
+mod addresses;
+mod answers;
+mod bucket;
+mod checksum;
+mod client;
+mod connection;
+mod credentials;
+mod dates;
+mod listing;
+mod metadata;
+mod reading;
+mod refusal;
+mod settings;
+mod signing;
+mod trust;
+mod upload;
+
+use std::sync::{Arc, Mutex};
+
+use base::fault::Fault;
+use base::job::ObjectUrl;
+use mover::io::store::{Store, Stores};
+
+use crate::bucket::Bucket;
+use crate::client::{Client, lock};
+pub use crate::settings::{Addressing, Options};
+
+/// The stores of a command: all have the same endpoint and credentials.
+#[derive(Debug)]
+pub struct S3 {
+    options: Options,
+    /// Made when the first store is opened.
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+impl S3 {
+    pub fn new(options: Options) -> S3 {
+        S3 { options, client: Mutex::new(None) }
+    }
+
+    fn client(&self) -> Result<Arc<Client>, Fault> {
+        let mut client = lock(&self.client);
+        match &*client {
+            Some(client) => Ok(client.clone()),
+            None => Ok(client.insert(Arc::new(Client::new(&self.options)?)).clone()),
+        }
+    }
+}
+
+impl Stores for S3 {
+    fn open(&self, url: &ObjectUrl) -> Result<Arc<dyn Store>, Fault> {
+        settings::check_bucket(&url.bucket)?;
+        Ok(Arc::new(Bucket::new(self.client()?, url)))
+    }
+}

@@ -1,0 +1,193 @@
+//! An object that is read in ranges: always the one that was looked at first, and all of it checked
+//! against its checksum where the store has one of the whole object.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::checksum::{self, Ranges};
+use crate::client::{Call, Client, Into, Trouble, lock};
+use crate::connection::Head;
+use crate::dates;
+use crate::metadata::{Posix, mtime_of};
+use crate::refusal;
+use base::fault::{Class, Fault};
+use mover::io::store::Object;
+use mover::io::volume::Mtime;
+
+#[derive(Debug)]
+pub(crate) struct Reading {
+    client: Arc<Client>,
+    bucket: String,
+    key: String,
+    pub seen: Seen,
+    sums: Mutex<Ranges>,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// What an object was when it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub size: u64,
+    /// Of the file that it was, or of the object.
+    pub mtime: Mtime,
+    /// When the store got it.
+    pub modified_s: i64,
+    pub tag: String,
+    /// Of the whole object.
+    pub sum: Option<u64>,
+    pub posix: Posix,
+}
+
+impl Seen {
+    pub(crate) fn of(head: &Head) -> Option<Seen> {
+        let posix = Posix::of(head);
+        let is_whole = head.get("x-amz-checksum-type") != "COMPOSITE";
+        Some(Seen {
+            size: head.get("content-length").parse().ok()?,
+            mtime: mtime_of(head, &posix),
+            modified_s: dates::http(head.get("last-modified")).unwrap_or(0),
+            tag: head.get("etag").to_string(),
+            sum: checksum::read(head.get("x-amz-checksum-crc64nvme")).filter(|_| is_whole),
+            posix,
+        })
+    }
+
+    /// A listing has the store's own time, and a header only its seconds.
+    fn has_time(&self, then: Mtime) -> bool {
+        self.mtime == then || self.modified_s == then.seconds
+    }
+}
+
+/// Looks at an object; `None` where there is none.
+pub(crate) fn look(client: &Client, bucket: &str, key: &str) -> Result<Option<Seen>, Fault> {
+    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
+    let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
+    match client.call(&call, Into::Text) {
+        Ok(answer) => match Seen::of(&answer.head) {
+            Some(seen) => Ok(Some(seen)),
+            None => {
+                let text = format!("the store does not say how long 's3://{bucket}/{key}' is");
+                Err(Fault::new(Class::Peer, text))
+            }
+        },
+        Err(Trouble::Refused(refusal)) if refusal.status == 404 && !refusal.is_of_all() => Ok(None),
+        Err(trouble) => Err(refusal::fault(trouble, bucket, key)),
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(client: Arc<Client>, (bucket, key): (String, String), seen: Seen) -> Reading {
+        let (sums, fault) = (Mutex::default(), Mutex::default());
+        Reading { client, bucket, key, seen, sums, fault }
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let len = into.len() as u64;
+        let mut headers = vec![("range".to_string(), format!("bytes={at}-{}", at + len - 1))];
+        if !self.seen.tag.is_empty() {
+            headers.push(("if-match".to_string(), self.seen.tag.clone()));
+        }
+        let (bucket, key) = (&self.bucket[..], &self.key[..]);
+        let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
+        let answer = match self.client.call(&call, Into::Exactly(&mut *into)) {
+            Ok(answer) => answer,
+            Err(trouble) => return Err(unread(trouble, bucket, key)),
+        };
+        let size = self.seen.size;
+        let expect = format!("bytes {at}-{}/{size}", at + len - 1);
+        let told = answer.head.get("content-range");
+        let is_all = answer.head.status == 200 && at == 0 && len == size;
+        if told != expect && !(is_all && told.is_empty()) {
+            let text = format!(
+                "the store was asked for {expect} of '{}' and sent '{}': its answers cannot be \
+                 trusted",
+                self.url(),
+                told.escape_debug()
+            );
+            return Err(Fault::new(Class::Peer, text));
+        }
+        self.check(at, into)
+    }
+
+    /// The whole object is checked with its last range, which is not passed on if it is wrong.
+    fn check(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Some(expect) = self.seen.sum else { return Ok(()) };
+        let mut sums = lock(&self.sums);
+        sums.add(at, bytes.len() as u64, checksum::of(bytes));
+        match sums.whole(self.seen.size) {
+            Some(sum) if sum != expect => Err(corrupt(&self.url())),
+            _ => Ok(()),
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("s3://{}/{}", self.bucket, self.key.escape_debug())
+    }
+}
+
+impl Object for Reading {
+    fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<u32> {
+        match self.read(at, into) {
+            Ok(()) => Ok(into.len() as u32),
+            Err(fault) => {
+                lock(&self.fault).get_or_insert(fault);
+                Err(io::Error::other("the store"))
+            }
+        }
+    }
+
+    fn write_at(&self, _at: u64, _bytes: &[u8]) -> io::Result<u32> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn is_still(&self, (size, mtime): (u64, Mtime)) -> bool {
+        self.seen.size == size && self.seen.has_time(mtime)
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        lock(&self.fault).clone()
+    }
+}
+
+/// Reads a small object whole. It must have this length, and this time where one is given.
+pub(crate) fn read_small(
+    client: &Client,
+    (bucket, key): (&str, &str),
+    mtime: Option<Mtime>,
+    into: &mut [u8],
+) -> Result<(), Fault> {
+    let url = format!("s3://{bucket}/{}", key.escape_debug());
+    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
+    let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
+    let answer = client
+        .call(&call, Into::Small(&mut *into))
+        .map_err(|trouble| unread(trouble, bucket, key))?;
+    let seen = Seen::of(&answer.head).unwrap_or_default();
+    if seen.size != into.len() as u64 || mtime.is_some_and(|mtime| !seen.has_time(mtime)) {
+        return Err(changed(&url));
+    }
+    match seen.sum.is_none_or(|sum| sum == checksum::of(into)) {
+        true => Ok(()),
+        false => Err(corrupt(&url)),
+    }
+}
+
+fn unread(trouble: Trouble, bucket: &str, key: &str) -> Fault {
+    let is_other = |status| matches!(status, 404 | 412 | 416);
+    match &trouble {
+        Trouble::Refused(refusal) if is_other(refusal.status) && refusal.code != "NoSuchBucket" => {
+            changed(&format!("s3://{bucket}/{}", key.escape_debug()))
+        }
+        _ => refusal::fault(trouble, bucket, key),
+    }
+}
+
+fn changed(url: &str) -> Fault {
+    let text = format!("'{url}' changed while it was read: copy it again");
+    Fault::new(Class::SourceChanged, text)
+}
+
+fn corrupt(url: &str) -> Fault {
+    let text = format!("'{url}' is not what its checksum in the store says: suspect the store");
+    Fault::new(Class::Corrupt, text)
+}

@@ -1,0 +1,320 @@
+//! An object that is written: whole where one request holds it, else in parts, in any order. It
+//! gets its name when all of it is there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::answers::{Element, escaped};
+use crate::checksum::{self, Ranges};
+use crate::client::{Answer, Call, Client, Into, Trouble, lock};
+use crate::metadata;
+use crate::refusal::{self, Refusal};
+use base::fault::{Class, Fault};
+use mover::io::store::{NewObject, Object};
+use mover::io::volume::{Mtime, Replace};
+
+/// S3 takes no more parts.
+pub(crate) const PARTS_MAX: u64 = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct Upload {
+    client: Arc<Client>,
+    bucket: String,
+    key: String,
+    new: NewObject,
+    state: Mutex<State>,
+    fault: Mutex<Option<Fault>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The store's name of the upload, once it has begun.
+    id: Option<String>,
+    parts: BTreeMap<u64, Part>,
+    sums: Ranges,
+    bytes: u64,
+    /// It was put whole.
+    is_put: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    tag: String,
+    sum: u64,
+}
+
+impl Upload {
+    pub(crate) fn new(
+        client: Arc<Client>,
+        (bucket, key): (String, String),
+        new: NewObject,
+    ) -> Result<Upload, Fault> {
+        if let Some(size) = new.size
+            && size.div_ceil(u64::from(new.part_bytes)) > PARTS_MAX
+        {
+            return Err(too_long(&bucket, &key, new.part_bytes));
+        }
+        let (state, fault) = (Mutex::default(), Mutex::default());
+        Ok(Upload { client, bucket, key, new, state, fault })
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let sum = checksum::of(bytes);
+        if at == 0 && self.new.size == Some(bytes.len() as u64) {
+            put(&self.client, (&self.bucket, &self.key), &self.new, (bytes, sum))?;
+            let mut state = lock(&self.state);
+            (state.is_put, state.bytes) = (true, bytes.len() as u64);
+            return Ok(());
+        }
+        let part_bytes = u64::from(self.new.part_bytes);
+        assert!(at.is_multiple_of(part_bytes), "a part begins at {at}");
+        let number = at / part_bytes + 1;
+        if number > PARTS_MAX {
+            return Err(too_long(&self.bucket, &self.key, self.new.part_bytes));
+        }
+        let id = self.id()?;
+        let (number_text, written) = (number.to_string(), checksum::written(sum));
+        let call = Call {
+            method: "PUT",
+            query: &[("partNumber", &number_text), ("uploadId", &id)],
+            headers: vec![("x-amz-checksum-crc64nvme".to_string(), written)],
+            body: bytes,
+            is_summed: true,
+            ..self.call()
+        };
+        let answer = self.asked(&call)?;
+        let tag = answer.head.get("etag").to_string();
+        let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
+        if told.is_some_and(|told| told != sum) {
+            return Err(self.corrupt("a part"));
+        }
+        let mut state = lock(&self.state);
+        state.parts.insert(number, Part { tag, sum });
+        state.sums.add(at, bytes.len() as u64, sum);
+        state.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Begins the upload, once.
+    fn id(&self) -> Result<String, Fault> {
+        let mut state = lock(&self.state);
+        if let Some(id) = &state.id {
+            return Ok(id.clone());
+        }
+        let (mut headers, _) = metadata::headers(&self.new.meta, metadata::FILE);
+        headers.push(("x-amz-checksum-algorithm".into(), "CRC64NVME".into()));
+        headers.push(("x-amz-checksum-type".into(), "FULL_OBJECT".into()));
+        let call = Call { method: "POST", query: &[("uploads", "")], headers, ..self.call() };
+        let answer = self.asked(&call)?;
+        let id = answer.document("the start of an upload")?.get("UploadId").to_string();
+        if id.is_empty() {
+            let text = format!("the store began no upload for '{}'", self.url());
+            return Err(Fault::new(Class::Peer, text));
+        }
+        state.id = Some(id.clone());
+        Ok(id)
+    }
+
+    /// Gives the object its name. True where the store keeps the checksum of all of it.
+    pub(crate) fn complete(&self, replace: Replace) -> Result<bool, Fault> {
+        let state = lock(&self.state);
+        if state.is_put {
+            return Ok(true);
+        }
+        let Some(id) = &state.id else {
+            drop(state);
+            let empty = (&b""[..], checksum::of(b""));
+            put(&self.client, (&self.bucket, &self.key), &self.new, empty)?;
+            return Ok(true);
+        };
+        let Some(sum) = state.sums.whole(state.bytes) else {
+            let text = format!("'{}' is not complete: copy it again", self.url());
+            return Err(Fault::new(Class::Local, text));
+        };
+        let mut body = String::from("<CompleteMultipartUpload>");
+        for (number, part) in &state.parts {
+            body.push_str(&format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag>\
+                 <ChecksumCRC64NVME>{}</ChecksumCRC64NVME></Part>",
+                escaped(&part.tag),
+                checksum::written(part.sum)
+            ));
+        }
+        body.push_str("</CompleteMultipartUpload>");
+        let mut headers = vec![
+            ("x-amz-checksum-crc64nvme".to_string(), checksum::written(sum)),
+            ("x-amz-checksum-type".to_string(), "FULL_OBJECT".to_string()),
+            ("x-amz-mp-object-size".to_string(), state.bytes.to_string()),
+        ];
+        headers.extend(only_new(replace));
+        let (query, body) = (&[("uploadId", &id[..])], body.as_bytes());
+        let call = Call { method: "POST", query, headers, body, ..self.call() };
+        let answered = self.client.call(&call, Into::Text).and_then(|answer| refused_late(&answer));
+        match answered {
+            Ok(document) => match document.get("ChecksumCRC64NVME") {
+                "" => Ok(false),
+                told if checksum::read(told) == Some(sum) => Ok(true),
+                told if told.contains('-') => Ok(false),
+                _ => Err(self.corrupt("it")),
+            },
+            // The answer to an earlier try was lost, or somebody has removed the upload.
+            Err(Trouble::Refused(refusal)) if refusal.code == "NoSuchUpload" => {
+                match is_there(&self.client, (&self.bucket, &self.key), (state.bytes, sum)) {
+                    true => Ok(true),
+                    false => Err(self.told(Trouble::Refused(refusal))),
+                }
+            }
+            Err(trouble) => Err(self.told(trouble)),
+        }
+    }
+
+    /// Removes what has been written. The store may keep parts that are still under way.
+    pub(crate) fn abort(&self) {
+        let Some(id) = lock(&self.state).id.take() else { return };
+        let call = Call { method: "DELETE", query: &[("uploadId", &id)], ..self.call() };
+        let _ = self.client.call(&call, Into::Text);
+    }
+
+    fn call(&self) -> Call<'_> {
+        Call { bucket: &self.bucket, key: &self.key, ..Call::default() }
+    }
+
+    fn asked(&self, call: &Call<'_>) -> Result<Answer, Fault> {
+        self.client.call(call, Into::Text).map_err(|trouble| self.told(trouble))
+    }
+
+    fn told(&self, trouble: Trouble) -> Fault {
+        refused(trouble, &self.bucket, &self.key)
+    }
+
+    fn url(&self) -> String {
+        format!("s3://{}/{}", self.bucket, self.key.escape_debug())
+    }
+
+    fn corrupt(&self, what: &str) -> Fault {
+        let url = self.url();
+        let text =
+            format!("'{url}': {what} has another checksum in the store than it was sent with");
+        Fault::new(Class::Corrupt, text)
+    }
+}
+
+impl Object for Upload {
+    fn read_at(&self, _at: u64, _into: &mut [u8]) -> io::Result<u32> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<u32> {
+        match self.write(at, bytes) {
+            Ok(()) => Ok(bytes.len() as u32),
+            Err(fault) => {
+                lock(&self.fault).get_or_insert(fault);
+                Err(io::Error::other("the store"))
+            }
+        }
+    }
+
+    fn is_still(&self, _then: (u64, Mtime)) -> bool {
+        true
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        lock(&self.fault).clone()
+    }
+}
+
+/// Puts a whole object.
+pub(crate) fn put(
+    client: &Client,
+    (bucket, key): (&str, &str),
+    new: &NewObject,
+    (body, sum): (&[u8], u64),
+) -> Result<(), Fault> {
+    let (mut headers, _) = metadata::headers(&new.meta, metadata::FILE);
+    headers.extend(only_new(new.replace));
+    put_with(client, (bucket, key), headers, (body, sum))
+}
+
+/// The same with these headers.
+pub(crate) fn put_with(
+    client: &Client,
+    (bucket, key): (&str, &str),
+    mut headers: Vec<(String, String)>,
+    (body, sum): (&[u8], u64),
+) -> Result<(), Fault> {
+    headers.push(("x-amz-checksum-crc64nvme".to_string(), checksum::written(sum)));
+    let call =
+        Call { method: "PUT", bucket, key, headers, body, is_summed: true, ..Call::default() };
+    match client.call(&call, Into::Text) {
+        Ok(answer) => {
+            let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
+            match told.is_none_or(|told| told == sum) {
+                true => Ok(()),
+                false => {
+                    let url = format!("s3://{bucket}/{}", key.escape_debug());
+                    let text = format!("'{url}' has another checksum than it was sent with");
+                    Err(Fault::new(Class::Corrupt, text))
+                }
+            }
+        }
+        // Perhaps it is there because the answer to an earlier try was lost.
+        Err(Trouble::Refused(refusal))
+            if refusal.status == 412
+                && is_there(client, (bucket, key), (body.len() as u64, sum)) =>
+        {
+            Ok(())
+        }
+        Err(trouble) => Err(refused(trouble, bucket, key)),
+    }
+}
+
+/// True where an object of this length and checksum has the key.
+fn is_there(client: &Client, (bucket, key): (&str, &str), (bytes, sum): (u64, u64)) -> bool {
+    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
+    let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
+    client.call(&call, Into::Text).is_ok_and(|answer| {
+        answer.head.get("content-length") == bytes.to_string()
+            && checksum::read(answer.head.get("x-amz-checksum-crc64nvme")) == Some(sum)
+    })
+}
+
+/// An answer that begins as a success may end as an error.
+pub(crate) fn refused_late(answer: &Answer) -> Result<Element, Trouble> {
+    match Element::parse(&answer.text) {
+        Some(document) if document.name == "Error" => {
+            let mut refusal = Refusal::of(answer);
+            refusal.status = 400;
+            Err(Trouble::Refused(refusal))
+        }
+        Some(document) => Ok(document),
+        None => Ok(Element::default()),
+    }
+}
+
+/// Nothing that exists is replaced.
+fn only_new(replace: Replace) -> Option<(String, String)> {
+    (replace == Replace::Never).then(|| ("if-none-match".to_string(), "*".to_string()))
+}
+
+fn refused(trouble: Trouble, bucket: &str, key: &str) -> Fault {
+    match &trouble {
+        Trouble::Refused(refusal) if refusal.status == 412 => {
+            let url = format!("s3://{bucket}/{}", key.escape_debug());
+            let text = format!(
+                "'{url}' exists: --skip-unchanged keeps equal files, --overwrite replaces others"
+            );
+            Fault::new(Class::Local, text)
+        }
+        _ => refusal::fault(trouble, bucket, key),
+    }
+}
+
+fn too_long(bucket: &str, key: &str, part_bytes: u32) -> Fault {
+    let url = format!("s3://{bucket}/{}", key.escape_debug());
+    let text = format!(
+        "'{url}' would have more than {PARTS_MAX} parts of {part_bytes} bytes, and a store takes \
+         no more: write a larger --request-size (16M at most, which holds 156 GiB)"
+    );
+    Fault::new(Class::Usage, text)
+}

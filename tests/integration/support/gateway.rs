@@ -1,0 +1,322 @@
+//! A real object store: a gateway whose objects are files of a folder; and a proxy in front of it
+//! that answers some requests wrongly.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::Scene;
+use super::run::{self, Ran};
+
+/// A gateway of this test alone, with one bucket.
+pub(crate) struct Gateway {
+    folder: tempfile::TempDir,
+    child: Child,
+    pub port: u16,
+}
+
+pub(crate) const BUCKET: &str = "bucket";
+const KEY: &str = "testkey";
+const SECRET: &str = "testsecret123";
+
+impl Gateway {
+    pub(crate) fn new() -> Gateway {
+        Gateway::start(&[])
+    }
+
+    /// One behind TLS, with this certificate.
+    pub(crate) fn with_tls(certificate: &Path, key: &Path) -> Gateway {
+        let words = ["--cert".as_ref(), certificate, "--key".as_ref(), key];
+        Gateway::start(&words)
+    }
+
+    fn start(options: &[&Path]) -> Gateway {
+        let folder = tempfile::Builder::new().prefix("datapump-store-").tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("data").join(BUCKET)).unwrap();
+        // Another process may take a port between looking for it and using it.
+        for _ in 0..5 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut child = Command::new(program())
+                .args(["--port", &format!("127.0.0.1:{port}"), "--quiet"])
+                .args(options)
+                .arg("posix")
+                .arg(folder.path().join("data"))
+                .env("ROOT_ACCESS_KEY", KEY)
+                .env("ROOT_SECRET_KEY", SECRET)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut ended = None;
+            super::until("the gateway answers, or has ended", || {
+                ended = child.try_wait().unwrap();
+                ended.is_some() || TcpStream::connect(("127.0.0.1", port)).is_ok()
+            });
+            if ended.is_none() {
+                return Gateway { folder, child, port };
+            }
+        }
+        panic!("the gateway does not start: {} --help", program().display());
+    }
+
+    /// The file that an object is.
+    pub(crate) fn object(&self, key: &str) -> PathBuf {
+        self.folder.path().join("data").join(BUCKET).join(key)
+    }
+
+    /// Runs a command line of the program against this store; `s3:` in it is the bucket.
+    pub(crate) fn run(&self, scene: &Scene, line: &str) -> Ran {
+        run::to_end(self.command(scene, line, self.port), b"")
+    }
+
+    pub(crate) fn succeed(&self, scene: &Scene, line: &str) -> Ran {
+        let ran = self.run(scene, line);
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+        ran
+    }
+
+    pub(crate) fn command(&self, scene: &Scene, line: &str, port: u16) -> Command {
+        let line = line.replace(" s3:/", &format!(" s3://{BUCKET}/"));
+        let line = line.replace(&format!("s3://{BUCKET}//"), "s3://"); // a URL that is whole
+        let mut command = scene.command(&scene.words(&line));
+        with_credentials(&mut command).env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
+        command
+    }
+
+    /// Runs rclone against this store.
+    pub(crate) fn rclone(&self, words: &[&str]) -> Ran {
+        let mut command = Command::new(super::need("rclone", "rclone"));
+        with_credentials(&mut command);
+        let port = self.port;
+        command
+            .env("RCLONE_CONFIG", "/dev/null")
+            .env("RCLONE_CONFIG_STORE_TYPE", "s3")
+            .env("RCLONE_CONFIG_STORE_PROVIDER", "Other")
+            .env("RCLONE_CONFIG_STORE_ENV_AUTH", "true")
+            .env("RCLONE_CONFIG_STORE_ENDPOINT", format!("http://127.0.0.1:{port}"))
+            .args(words);
+        run::to_end(command, b"")
+    }
+}
+
+/// A file of this size.
+pub(crate) fn file_of(path: &Path, bytes: u64, seed: u64) {
+    super::data::write_file(path, seed, bytes as usize);
+}
+
+/// Of a file or a folder.
+pub(crate) fn set_mtime(path: &Path, seconds: u64, nanos: u32) {
+    let time = std::time::UNIX_EPOCH + Duration::new(seconds, nanos);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// The credentials of every gateway here, and nothing of the user's own.
+fn with_credentials(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("AWS_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("AWS_ACCESS_KEY_ID", KEY)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET)
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("AWS_CONFIG_FILE", "/dev/null")
+        .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program() -> PathBuf {
+    // Of the folder of build outputs that this test was built in.
+    let below = Path::new(super::PROGRAM).ancestors().nth(2).unwrap();
+    let program = below.join("tools/versitygw");
+    assert!(program.exists(), "{} is missing: 'cargo xtask gateway' builds it", program.display());
+    program
+}
+
+/// What a proxy does with a request instead of passing it on.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// Answers with this status and code.
+    Status(u16, &'static str),
+    /// Redirects to this port.
+    Redirect(u16),
+    /// Closes the connection without an answer.
+    Reset,
+    /// Never answers.
+    Silence,
+    /// Passes it on, and drops the answer.
+    LostAnswer,
+    /// Passes on so many bytes of the answer.
+    Truncated(usize),
+    /// Flips a bit of this byte of the answer's body.
+    Flipped(usize),
+    /// Flips a bit of this byte of the request's body.
+    FlippedBefore(usize),
+    /// Says another length of the body than it has.
+    OtherLength,
+    /// Does this first.
+    After(fn(&Gateway)),
+}
+
+/// A proxy that does something with the requests that fit: method, part of the target, how many of
+/// them are passed on before, and to how many it is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub method: &'static str,
+    pub target: &'static str,
+    pub after: usize,
+    pub times: usize,
+    pub fault: Fault,
+}
+
+pub(crate) struct FaultyStore {
+    pub port: u16,
+    /// How many requests the rule was applied to.
+    pub applied: Arc<AtomicUsize>,
+    /// Every request line.
+    pub seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(gateway: &Arc<Gateway>, rule: Rule) -> FaultyStore {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (fitting, applied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let store = FaultyStore { port, applied: applied.clone(), seen: seen.clone() };
+        let gateway = gateway.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (gateway, rule) = (gateway.clone(), rule.clone());
+                let (fitting, applied, seen) = (fitting.clone(), applied.clone(), seen.clone());
+                thread::spawn(move || {
+                    let mut proxied = Proxied { client, gateway, rule, fitting, applied, seen };
+                    while proxied.one().is_some() {}
+                });
+            }
+        });
+        store
+    }
+}
+
+/// One connection through a proxy.
+struct Proxied {
+    client: TcpStream,
+    gateway: Arc<Gateway>,
+    rule: Rule,
+    fitting: Arc<AtomicUsize>,
+    applied: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxied {
+    /// Handles one request; `None` where the connection ends.
+    fn one(&mut self) -> Option<()> {
+        let (head, mut body) = message(&mut self.client, false)?;
+        let line = head.lines().next()?.to_string();
+        self.seen.lock().unwrap().push(line.clone());
+        let rule = &self.rule;
+        let fits = line.starts_with(rule.method) && line.contains(rule.target);
+        let fits = fits && {
+            let number = self.fitting.fetch_add(1, Relaxed);
+            (rule.after..rule.after + rule.times).contains(&number)
+        };
+        let fault = fits.then(|| rule.fault.clone());
+        self.applied.fetch_add(usize::from(fits), Relaxed);
+        match &fault {
+            Some(Fault::Status(status, code)) => {
+                let text = format!("<Error><Code>{code}</Code><Message>No</Message></Error>");
+                return self.answer(*status, "", &text);
+            }
+            Some(Fault::Redirect(port)) => {
+                let location = format!("Location: http://127.0.0.1:{port}/\r\n");
+                return self.answer(307, &location, "");
+            }
+            Some(Fault::Reset) => return None,
+            Some(Fault::Silence) => {
+                // Until the client gives up.
+                let _ = self.client.read(&mut [0]);
+                return None;
+            }
+            Some(Fault::FlippedBefore(at)) => *body.get_mut(*at)? ^= 1,
+            Some(Fault::After(work)) => work(&self.gateway),
+            _ => {}
+        }
+        let mut store = TcpStream::connect(("127.0.0.1", self.gateway.port)).ok()?;
+        store.write_all(head.as_bytes()).ok()?;
+        store.write_all(&body).ok()?;
+        let (head, mut body) = message(&mut store, line.starts_with("HEAD"))?;
+        match fault {
+            Some(Fault::LostAnswer) => return None,
+            Some(Fault::Flipped(at)) => *body.get_mut(at)? ^= 1,
+            Some(Fault::OtherLength) => {
+                let told = format!("Content-Length: {}", body.len());
+                let head = head.replace(&told, &format!("Content-Length: {}", body.len() + 9));
+                self.client.write_all(head.as_bytes()).ok()?;
+                self.client.write_all(&body).ok()?;
+                let _ = self.client.shutdown(Shutdown::Both);
+                return None;
+            }
+            Some(Fault::Truncated(bytes)) => {
+                self.client.write_all(head.as_bytes()).ok()?;
+                self.client.write_all(&body[..bytes.min(body.len())]).ok()?;
+                let _ = self.client.shutdown(Shutdown::Both);
+                return None;
+            }
+            _ => {}
+        }
+        self.client.write_all(head.as_bytes()).ok()?;
+        self.client.write_all(&body).ok()
+    }
+
+    fn answer(&mut self, status: u16, headers: &str, text: &str) -> Option<()> {
+        let len = text.len();
+        let head = format!("HTTP/1.1 {status} No\r\n{headers}Content-Length: {len}\r\n\r\n");
+        self.client.write_all(head.as_bytes()).ok()?;
+        self.client.write_all(text.as_bytes()).ok()
+    }
+}
+
+/// The head of a message, and its body, by its length.
+fn message(stream: &mut TcpStream, without_body: bool) -> Option<(String, Vec<u8>)> {
+    stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
+    let mut bytes = Vec::new();
+    let mut some = vec![0; 64 << 10];
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        match stream.read(&mut some).ok()? {
+            0 => return None,
+            count => bytes.extend_from_slice(&some[..count]),
+        }
+    };
+    let mut body = bytes.split_off(end);
+    let head = String::from_utf8(bytes).ok()?;
+    let len = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    let len: usize = if without_body { 0 } else { len.unwrap_or(0) };
+    while body.len() < len {
+        match stream.read(&mut some).ok()? {
+            0 => return None,
+            count => body.extend_from_slice(&some[..count]),
+        }
+    }
+    Some((head, body))
+}
