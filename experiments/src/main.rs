@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["bench", "overlap", options @ ..] => bench::overlap(options),
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "profiles", options @ ..] => bench::profiles(options),
+        ["bench", "shared", options @ ..] => bench::shared(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
         ["bench", "net-test", options @ ..] => bench::net_test(options),
@@ -71,6 +72,9 @@ cargo xtask COMMAND
   bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
                          copies beside the best iperf3 on the paths that something is promised
                          for; goes on where it stopped; writes runs/DATE-profiles.md
+  bench shared [--program FILE] [--criteria]
+                         a copy beside other flows that come and go: its part, theirs, and how
+                         soon it has the path again; 16 minutes; writes runs/DATE-shared.md
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md

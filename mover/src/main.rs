@@ -9,6 +9,11 @@ use base::fault::Class;
 use mover::remote::restriction::PeerOptions;
 use mover::remote::{peer, version};
 
+/// musl's own is slow where much is allocated.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let asked: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();

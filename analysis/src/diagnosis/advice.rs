@@ -18,7 +18,12 @@ pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     }
     classes.dedup();
     if classes.len() > 1 {
-        classes.retain(|class| !matches!(class, Bottleneck::PathFull | Bottleneck::Undetermined));
+        classes.retain(|class| {
+            !matches!(
+                class,
+                Bottleneck::PathFull | Bottleneck::SharedBottleneck | Bottleneck::Undetermined
+            )
+        });
     }
     classes.sort();
     classes.dedup();
@@ -66,6 +71,7 @@ impl Adviser<'_> {
             Bottleneck::Pacing => self.raise(),
             Bottleneck::PathLoss => self.more_streams(),
             Bottleneck::PathFull => (self.nothing(), Some(self.rate())),
+            Bottleneck::SharedBottleneck => (self.share(), Some(self.rate())),
             Bottleneck::ShallowBuffer => self.pace(),
             Bottleneck::HostCpu => (self.cpu(), None),
             Bottleneck::Undetermined => (Change::Look, None),
@@ -257,6 +263,11 @@ impl Adviser<'_> {
     fn pace(&self) -> (Change, Option<f64>) {
         let bytes_per_s = PACE_SHARE * self.capacity();
         (Change::Pace { bytes_per_s }, Some(PACED_SHARE * bytes_per_s))
+    }
+
+    fn share(&self) -> Change {
+        let sharing = self.verdict.figures.sharing.unwrap_or_default();
+        Change::Share { variation: sharing.variation }
     }
 
     fn nothing(&self) -> Change {

@@ -77,7 +77,10 @@ fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
     let paused = share(figures.pauses.total_s, steady_s);
     // While nothing gets through, a sender has nothing to do: such pauses do not count.
     let silent = rules::has_outages(&figures.losses);
-    let yields = matches!(first.class, Bottleneck::PathFull | Bottleneck::Undetermined) && !silent;
+    let yields = matches!(
+        first.class,
+        Bottleneck::PathFull | Bottleneck::SharedBottleneck | Bottleneck::Undetermined
+    ) && !silent;
     if yields && paused >= rules::PAUSED_SHARE_MIN && shares.get(Bottleneck::Pauses) > 0.0 {
         return Some(Bottleneck::Pauses);
     }

@@ -5,6 +5,7 @@ pub mod episodes;
 pub mod pauses;
 pub mod sawtooth;
 pub mod series;
+pub mod sharing;
 pub mod windows;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::evidence::Pace;
 use super::path::episodes::{Losses, WindowAtLoss};
+use super::path::sharing::Sharing;
 use super::path::windows::Features;
 use super::verdict::Bottleneck;
 
@@ -11,6 +12,8 @@ pub(crate) struct Context {
     pub losses: Losses,
     /// The congestion windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
+    /// How the bottleneck served all streams, while a queue stood there.
+    pub sharing: Option<Sharing>,
     /// The rate after the ramp, without pauses; also of the whole transfer.
     pub goodput: f64,
     pub total_goodput: f64,
@@ -59,7 +62,7 @@ impl ReceiverLane {
 }
 
 pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
-    let rules: [fn(&Features, &Context) -> Option<Bottleneck>; 10] = [
+    let rules: [fn(&Features, &Context) -> Option<Bottleneck>; 11] = [
         still_growing,
         by_receiver,
         by_send_buffer,
@@ -67,6 +70,7 @@ pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
         by_pace,
         by_cpu,
         by_outages,
+        by_sharing,
         by_full_path,
         by_losses,
         by_default,
@@ -183,6 +187,15 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
 /// Between two outages the path may well be full: that is not the cause.
 fn by_outages(_: &Features, context: &Context) -> Option<Bottleneck> {
     has_outages(&context.losses).then_some(Bottleneck::Undetermined)
+}
+
+/// A queue stands at the bottleneck, and what we get there changes: others send too.
+fn by_sharing(window: &Features, context: &Context) -> Option<Bottleneck> {
+    let sharing = context.sharing?;
+    let sending =
+        window.app_limited < 0.5 && (window.fill >= NEARLY_FILLED || window.queued >= 0.5);
+    let shared = sharing.queued >= SHARED_QUEUED_MIN && sharing.variation >= SHARED_VARIATION_MIN;
+    (sending && shared).then_some(Bottleneck::SharedBottleneck)
 }
 
 fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
@@ -311,6 +324,10 @@ const FILLED: f64 = 0.9;
 /// During recovery a stream has fewer segments in flight than its window.
 const NEARLY_FILLED: f64 = 0.8;
 const STAGE_MIN: f64 = 0.2;
+/// Others send too where a queue stands for this share of the time, and what we get varies by this
+/// share of it.
+const SHARED_QUEUED_MIN: f64 = 0.3;
+pub(super) const SHARED_VARIATION_MIN: f64 = 0.03;
 const BURST_SEGMENTS: f64 = 10.0;
 const SAME_WINDOW: f64 = 0.2;
 /// An overflow needs about as much in flight as the path was seen to carry.

@@ -31,6 +31,8 @@ pub(crate) struct World {
     /// The rate at which the sending host's kernel can send.
     pub kernel_bits_per_s: Option<f64>,
     pub seed: u64,
+    /// CUBIC connections that always send and are not ours.
+    pub rivals: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +84,7 @@ impl Default for World {
             pace_bits_per_s: None,
             kernel_bits_per_s: None,
             seed: 1,
+            rivals: 0,
         }
     }
 }
@@ -95,6 +98,9 @@ impl World {
         let mut link = Link { queue: 0.0, carries: self.bits_per_s / 8.0, limit: self.queue_bytes };
         let mut streams: Vec<Connection> =
             (0..self.streams).map(|_| Connection::new(self)).collect();
+        let other = self.without_limits();
+        let mut rivals: Vec<Connection> =
+            (0..self.rivals).map(|_| Connection::new(&other)).collect();
         let mut recorded: Vec<(Vec<PathSample>, Vec<PathSample>)> =
             vec![Default::default(); self.streams];
         let steps = (self.seconds / step_s) as usize;
@@ -106,6 +112,9 @@ impl World {
             for turn in 0..count {
                 let stream = &mut streams[(turn + index) % count];
                 stream.turn(self, &mut link, &mut random, now_s, step_s);
+            }
+            for rival in &mut rivals {
+                rival.turn(&other, &mut link, &mut random, now_s, step_s);
             }
             if now_s >= next_sample_s {
                 next_sample_s += every_s;
@@ -119,6 +128,12 @@ impl World {
             }
         }
         self.told(recorded)
+    }
+
+    /// The same path, for a connection that only the path limits.
+    fn without_limits(&self) -> World {
+        let World { bits_per_s, round_trip_s, queue_bytes, loss, seconds, .. } = *self;
+        World { bits_per_s, round_trip_s, queue_bytes, loss, seconds, ..World::default() }
     }
 
     fn told(&self, recorded: Vec<(Vec<PathSample>, Vec<PathSample>)>) -> Evidence {

@@ -5,6 +5,7 @@ use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, win
 use super::path::pauses::{Pause, PauseStats, Waiting, habit, pauses, period, told};
 use super::path::sawtooth::sawtooth;
 use super::path::series::{Series, share, sum};
+use super::path::sharing::{Sharing, sharing};
 use super::path::windows::{
     self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
     features,
@@ -18,6 +19,7 @@ pub(crate) struct Streams<'a> {
     evidence: &'a Evidence,
     series: Vec<(&'a Stream, Series)>,
     window_at_loss: Option<WindowAtLoss>,
+    sharing: Option<Sharing>,
     round_trip_s: f64,
     total_seen: f64,
     /// The least capacity of the path.
@@ -51,10 +53,15 @@ impl<'a> Streams<'a> {
         let lost: Vec<Vec<Episode>> = all.iter().map(|s| episodes(s, round_trip_s)).collect();
         let both: Vec<(&Series, &[Episode])> =
             all.iter().zip(&lost).map(|(series, lost)| (*series, lost.as_slice())).collect();
+        let total_seen = most(OFTEN);
+        let each_seen = total_seen / lanes.max(1) as f64;
+        let ramps: Vec<(&Series, f64)> =
+            all.iter().map(|s| (*s, windows::ramp(s, round_trip_s, each_seen))).collect();
         Streams {
             evidence,
             round_trip_s,
-            total_seen: most(OFTEN),
+            sharing: sharing(&ramps, round_trip_s),
+            total_seen,
             carried: most(SELDOM),
             total_goodput: all.iter().map(|series| steady_rate(series, round_trip_s)).sum(),
             seconds: all.iter().map(|series| series.seconds()).fold(0.0, f64::max),
@@ -98,6 +105,7 @@ impl<'a> Streams<'a> {
             features: together(streams),
             losses: all_losses(streams),
             window_at_loss: self.window_at_loss,
+            sharing: self.sharing,
             pauses,
             period,
             sender_busy_cpus: self.evidence.sender.busy_cpus,
@@ -246,6 +254,7 @@ impl<'a> One<'a> {
                 | Bottleneck::SlowSender
                 | Bottleneck::PathLoss
                 | Bottleneck::PathFull
+                | Bottleneck::SharedBottleneck
                 | Bottleneck::ShallowBuffer
                 | Bottleneck::Undetermined
         );
@@ -291,6 +300,7 @@ fn context(
     Context {
         losses: losses(series, episodes),
         window_at_loss: all.window_at_loss,
+        sharing: all.sharing,
         goodput: steady.goodput,
         total_goodput: all.total_goodput,
         peak,

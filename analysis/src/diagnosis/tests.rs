@@ -64,6 +64,7 @@ fn planted(class: Bottleneck, path: (f64, f64), streams: usize) -> World {
             ..plain
         },
         Bottleneck::PathFull => World { seconds: 40.0, ..plain },
+        Bottleneck::SharedBottleneck => World { rivals: 4, seconds: 40.0, ..plain },
         Bottleneck::HostCpu => World { kernel_bits_per_s: Some(0.4 * bits_per_s * each), ..plain },
         _ => plain,
     }
@@ -82,6 +83,7 @@ fn every_planted_class_is_found() {
         Bottleneck::Pacing,
         Bottleneck::PathLoss,
         Bottleneck::PathFull,
+        Bottleneck::SharedBottleneck,
         Bottleneck::ShallowBuffer,
         Bottleneck::HostCpu,
     ];
@@ -425,5 +427,26 @@ proptest! {
         prop_assert!(total <= 1.0 + 1e-9, "{total}");
         evidence.streams.reverse();
         prop_assert_eq!(format!("{verdict:?}"), format!("{:?}", diagnose(&evidence)));
+    }
+}
+
+/// A bottleneck of one's own serves at one rate; beside others the rate varies. Short queues and
+/// BBR leave no standing queue in this model, so nothing is said there.
+#[test]
+fn others_on_the_path_are_told_from_a_full_path() {
+    for path in [LONG, MIDDLE, NEAR] {
+        for congestion in [Congestion::Cubic, Congestion::Reno] {
+            for streams in [1, 4] {
+                for rivals in [0, 4, 8] {
+                    let plain = world(path, streams);
+                    let world = World { congestion, rivals, seconds: 30.0, ..plain };
+                    let verdict = diagnose(&world.evidence());
+                    let sharing = verdict.figures.sharing;
+                    let case = format!("{path:?} {congestion:?} {streams} {rivals}: {sharing:?}");
+                    let variation = sharing.map_or(0.0, |sharing| sharing.variation);
+                    assert_eq!(variation >= rules::SHARED_VARIATION_MIN, rivals > 0, "{case}");
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::path::episodes::{Episode, Losses, WindowAtLoss};
 use super::path::pauses::{Pause, PauseStats, Period};
 use super::path::sawtooth::Sawtooth;
 use super::path::series::share;
+use super::path::sharing::Sharing;
 use super::path::windows::Features;
 
 /// Bottlenecks, in the order in which advice is given. `rules.rs` has the order in which they are
@@ -26,13 +27,15 @@ pub enum Bottleneck {
     Pacing,
     PathLoss,
     PathFull,
+    /// Others send over it too.
+    SharedBottleneck,
     ShallowBuffer,
     HostCpu,
     Undetermined,
 }
 
 impl Bottleneck {
-    pub const ALL: [Bottleneck; 14] = [
+    pub const ALL: [Bottleneck; 15] = [
         Bottleneck::TooShort,
         Bottleneck::Pauses,
         Bottleneck::ReceiveWindow,
@@ -44,6 +47,7 @@ impl Bottleneck {
         Bottleneck::Pacing,
         Bottleneck::PathLoss,
         Bottleneck::PathFull,
+        Bottleneck::SharedBottleneck,
         Bottleneck::ShallowBuffer,
         Bottleneck::HostCpu,
         Bottleneck::Undetermined,
@@ -62,6 +66,7 @@ impl Bottleneck {
             Bottleneck::Pacing => "pacing",
             Bottleneck::PathLoss => "path loss",
             Bottleneck::PathFull => "path full",
+            Bottleneck::SharedBottleneck => "shared bottleneck",
             Bottleneck::ShallowBuffer => "shallow buffer",
             Bottleneck::HostCpu => "host CPU",
             Bottleneck::Undetermined => "undetermined",
@@ -165,6 +170,8 @@ pub struct Figures {
     pub losses: Losses,
     /// The congestion windows of all streams together when episodes began.
     pub window_at_loss: Option<WindowAtLoss>,
+    /// How the bottleneck served all streams, while a queue stood there.
+    pub sharing: Option<Sharing>,
     /// Of the stream with the most pauses.
     pub pauses: PauseStats,
     pub period: Option<Period>,
@@ -266,6 +273,10 @@ pub enum Change {
     Cpu {
         busy: f64,
         usable: Option<f64>,
+    },
+    /// Others send over the path too: more would be taken from them.
+    Share {
+        variation: f64,
     },
     /// The path is full.
     Nothing {

@@ -154,6 +154,10 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             "{name}: network-limited at {rate}; {} are queued",
             size(features.queue_s() * features.goodput)
         ),
+        Bottleneck::SharedBottleneck => format!(
+            "{name}: others send over this path too; {rate} is our part, and it varies by {}",
+            percent(figures.sharing.unwrap_or_default().variation)
+        ),
         Bottleneck::ShallowBuffer => format!(
             "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
             count(figures.losses.episodes as u64, "recovery episode"),

@@ -18,6 +18,7 @@ mod race;
 mod ratios;
 mod results;
 mod rows;
+mod shared;
 pub(crate) mod shuffle;
 mod windows;
 
@@ -33,6 +34,7 @@ pub(crate) use net_test::net_test;
 pub(crate) use overlap::overlap;
 pub(crate) use predict::predict;
 pub(crate) use profiles::profiles;
+pub(crate) use shared::shared;
 pub(crate) use windows::windows;
 
 /// The options of a bench.

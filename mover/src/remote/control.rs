@@ -9,6 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
+
 use super::install::skip_script;
 use super::write_queue::{WriteQueue, broken};
 use crate::ends::stream::Protection;
@@ -17,7 +20,7 @@ use crate::pump::lane::StreamHandle;
 use crate::pump::lane::assembly::Stream;
 use crate::pump::run::Line;
 use crate::pump::transfer::{Backlog, Event, PeerActivity, heard_bytes};
-use crate::wire::message::{MARK, Message};
+use crate::wire::message::{CARRIED_PREFIX_BYTES, MARK, Message};
 use crate::wire::preamble::CONTROL_STREAM;
 use base::fault::{Class, Fault};
 use base::limits::NOISE_BYTES_MAX;
@@ -73,17 +76,23 @@ impl Line for ControlLine {
     fn carry(&mut self) -> Result<Stream, Fault> {
         let pair =
             UnixStream::pair().and_then(|(ours, lanes)| Ok((ours.try_clone()?, ours, lanes)));
-        let (mut ours, for_reader, lanes) =
+        let (ours, for_reader, lanes) =
             pair.map_err(|error| Fault::system("make a pair of sockets", &error))?;
         *self.carrier.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(for_reader);
         self.carrier.begun.notify_all();
         let queue = self.queue.clone();
         let relay = move || {
-            let mut buffer = vec![0; CARRIED_BYTES_MAX];
-            while let Ok(count @ 1..) = ours.read(&mut buffer) {
-                let piece = Message::Carried(buffer[..count].to_vec());
-                if queue.push_carried(piece.encode()).is_err() {
-                    return;
+            let mut piece = Vec::new();
+            loop {
+                piece.clear();
+                piece.reserve_exact(CARRIED_PREFIX_BYTES + CARRIED_BYTES_MAX);
+                piece.extend_from_slice(&[0; CARRIED_PREFIX_BYTES]);
+                let read = retry_on_intr(|| rustix::io::read(&ours, spare_capacity(&mut piece)));
+                let Ok(1..) = read else { return };
+                Message::frame_carried(&mut piece);
+                match queue.push_carried(piece) {
+                    Ok(spare) => piece = spare,
+                    Err(_) => return,
                 }
             }
         };
@@ -137,19 +146,18 @@ pub(crate) fn start_reader(
                 Noise::UntilMark => after_mark(reader)?,
                 Noise::Script => skip_script(reader),
             };
-            while let Some((message, bytes)) = read_message(&mut reader)? {
-                match message {
-                    Message::Carried(bytes) => {
-                        carrier.pulse.hand_on(|| deliver(&carrier, &bytes))?;
-                    }
-                    message => {
-                        let bytes = heard_bytes(&message, bytes);
-                        let heard = events.send(Event::Heard(message));
-                        let ticket = backlog.count(bytes).map(Event::Dealt);
-                        if heard.is_err() || ticket.is_some_and(|it| events.send(it).is_err()) {
-                            return Ok(());
-                        }
-                    }
+            let mut buffer = Vec::new();
+            while let Some(bytes) = read_message(&mut reader, &mut buffer)? {
+                if let Some(data) = Message::carried_data(bytes) {
+                    carrier.pulse.hand_on(|| deliver(&carrier, data))?;
+                    continue;
+                }
+                let message = Message::decode(bytes)?;
+                let bytes = heard_bytes(&message, bytes.len());
+                let heard = events.send(Event::Heard(message));
+                let ticket = backlog.count(bytes).map(Event::Dealt);
+                if heard.is_err() || ticket.is_some_and(|it| events.send(it).is_err()) {
+                    return Ok(());
                 }
             }
             Ok(())
@@ -181,8 +189,11 @@ fn deliver(carrier: &Carrier, bytes: &[u8]) -> Result<(), Fault> {
 /// How long it may take to handle the messages that are heard before the first carried bytes.
 const CARRIED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The next message, and its length on the connection.
-fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Fault> {
+/// The bytes of the next message, in a buffer that serves all of them.
+fn read_message<'a>(
+    reader: &mut impl Read,
+    buffer: &'a mut Vec<u8>,
+) -> Result<Option<&'a [u8]>, Fault> {
     let mut envelope = [0; 4];
     match reader.read(&mut envelope[..1]) {
         Ok(0) => return Ok(None),
@@ -190,9 +201,12 @@ fn read_message(reader: &mut impl Read) -> Result<Option<(Message, usize)>, Faul
         Err(error) => return Err(broken(&error)),
     }
     reader.read_exact(&mut envelope[1..]).map_err(|error| broken(&error))?;
-    let mut bytes = vec![0; Message::length(envelope)?];
-    reader.read_exact(&mut bytes).map_err(|error| broken(&error))?;
-    Ok(Some((Message::decode(&bytes)?, bytes.len())))
+    let length = Message::length(envelope)?;
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    reader.read_exact(&mut buffer[..length]).map_err(|error| broken(&error))?;
+    Ok(Some(&buffer[..length]))
 }
 
 /// Reads up to the mark. If that never comes, the error shows what came instead.

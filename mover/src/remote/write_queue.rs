@@ -21,8 +21,10 @@ pub(crate) struct WriteQueue {
 struct State {
     messages: VecDeque<Vec<u8>>,
     message_bytes: usize,
-    /// Encoded already. Messages overtake them.
+    /// Framed already. Messages overtake them.
     carried: VecDeque<Vec<u8>>,
+    /// Buffers of pieces that have been written, for those to come.
+    spare: Vec<Vec<u8>>,
     /// A ping is written when nothing else has been for this long.
     heartbeat: Option<Duration>,
     /// Bytes that the connection has accepted.
@@ -31,6 +33,19 @@ struct State {
     /// The thread has written everything, or has given up.
     ended: bool,
     broken: Option<Fault>,
+}
+
+/// What is written in one call.
+enum Next {
+    Messages(Vec<u8>),
+    Carried(Vec<u8>),
+}
+
+impl Next {
+    fn bytes(&self) -> &[u8] {
+        let (Next::Messages(bytes) | Next::Carried(bytes)) = self;
+        bytes
+    }
 }
 
 impl WriteQueue {
@@ -79,8 +94,8 @@ impl WriteQueue {
         self.push(message)
     }
 
-    /// Adds a piece of carried data, once there is room for it.
-    pub(crate) fn push_carried(&self, piece: Vec<u8>) -> Result<(), Fault> {
+    /// Adds a piece of carried data, once there is room for it, and gives a buffer for the next.
+    pub(crate) fn push_carried(&self, piece: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let state = self.lock();
         let has_no_room = |state: &mut State| {
             state.carried.len() >= CARRIED_PIECES && state.broken.is_none() && !state.closed
@@ -93,7 +108,7 @@ impl WriteQueue {
             (None, false) => {
                 state.carried.push_back(piece);
                 self.changed.notify_all();
-                Ok(())
+                Ok(state.spare.pop().unwrap_or_default())
             }
         }
     }
@@ -127,11 +142,16 @@ impl WriteQueue {
     }
 
     fn write_all_of(&self, mut writer: impl Write) {
-        while let Some(bytes) = self.next() {
-            let written = writer.write_all(&bytes).and_then(|()| writer.flush());
+        while let Some(next) = self.next() {
+            let written = writer.write_all(next.bytes()).and_then(|()| writer.flush());
             let mut state = self.lock();
             match written {
-                Ok(()) => state.written_bytes += bytes.len() as u64,
+                Ok(()) => {
+                    state.written_bytes += next.bytes().len() as u64;
+                    if let Next::Carried(piece) = next {
+                        state.spare.push(piece);
+                    }
+                }
                 Err(error) => {
                     state.broken = Some(broken(&error));
                     state.messages.clear();
@@ -148,7 +168,7 @@ impl WriteQueue {
     }
 
     /// What is written next; `None` when nothing more will be.
-    fn next(&self) -> Option<Vec<u8>> {
+    fn next(&self) -> Option<Next> {
         let mut state = self.lock();
         loop {
             if let Some(mut messages) = state.messages.pop_front() {
@@ -159,10 +179,10 @@ impl WriteQueue {
                     state.messages.pop_front();
                 }
                 state.message_bytes -= messages.len();
-                return Some(messages);
+                return Some(Next::Messages(messages));
             }
             if let Some(piece) = state.carried.pop_front() {
-                return Some(piece);
+                return Some(Next::Carried(piece));
             }
             if state.closed {
                 return None;
@@ -175,7 +195,7 @@ impl WriteQueue {
             let (after, wait) = waited.unwrap_or_else(PoisonError::into_inner);
             state = after;
             if wait.timed_out() && state.heartbeat == Some(every) {
-                return Some(Message::Ping.encode());
+                return Some(Next::Messages(Message::Ping.encode()));
             }
         }
     }
@@ -270,12 +290,31 @@ mod tests {
         let (queue, reader) = queue();
         // The first blocks the thread: a pipe takes less than this.
         queue.push(vec![1; 1 << 20]).unwrap();
-        (0..CARRIED_PIECES).for_each(|_| queue.push_carried(vec![2; 10]).unwrap());
+        (0..CARRIED_PIECES).for_each(|_| drop(queue.push_carried(vec![2; 10]).unwrap()));
         queue.push(vec![3; 10]).unwrap();
         queue.close();
         let all = read_all(reader);
         let expect = [vec![3; 10], vec![2; 10 * CARRIED_PIECES]].concat();
         assert_eq!(all[1 << 20..], expect);
+    }
+
+    /// However many pieces are carried, few buffers serve them.
+    #[test]
+    fn carried_data_reuses_its_buffers() {
+        let (queue, reader) = queue();
+        let reader = thread::spawn(move || read_all(reader));
+        let mut piece = Vec::new();
+        let mut allocated = 0;
+        for number in 0..1000_u32 {
+            allocated += usize::from(piece.capacity() == 0);
+            piece.clear();
+            piece.extend_from_slice(&number.to_le_bytes());
+            piece = queue.push_carried(piece).unwrap();
+        }
+        queue.close();
+        let expect: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(reader.join().unwrap(), expect);
+        assert!(allocated <= CARRIED_PIECES + 2, "{allocated} buffers");
     }
 
     #[test]

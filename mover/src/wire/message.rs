@@ -254,6 +254,11 @@ pub enum Message {
     Ping,
 }
 
+/// Carried data is framed and read in place too.
+const CARRIED_CODE: u8 = 5;
+/// What lies before the data: the length and the code.
+pub const CARRIED_PREFIX_BYTES: usize = 5;
+
 impl Message {
     /// The message in its envelope.
     pub fn encode(&self) -> Vec<u8> {
@@ -265,6 +270,20 @@ impl Message {
         assert!(length <= MESSAGE_BYTES_MAX, "a message of {length} bytes");
         out.bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
         out.bytes
+    }
+
+    /// Makes a message of carried data in place: the data lies behind the first
+    /// `CARRIED_PREFIX_BYTES` of `bytes`, which are set here.
+    pub fn frame_carried(bytes: &mut [u8]) {
+        let length = bytes.len() - 4;
+        assert!((1..=MESSAGE_BYTES_MAX).contains(&length), "a message of {length} bytes");
+        bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[4] = CARRIED_CODE;
+    }
+
+    /// The data of a message of carried data, without decoding it; `bytes` follow the length.
+    pub fn carried_data(bytes: &[u8]) -> Option<&[u8]> {
+        bytes.split_first().filter(|(code, _)| **code == CARRIED_CODE).map(|(_, data)| data)
     }
 
     /// The length that an envelope announces; too long is a fault before anything is allocated.
@@ -293,7 +312,7 @@ impl Message {
             Message::Open(_) => 2,
             Message::Opened(_) => 3,
             Message::Carry(_) => 4,
-            Message::Carried(_) => 5,
+            Message::Carried(_) => CARRIED_CODE,
             Message::Offer { .. } => 6,
             Message::Want { .. } => 7,
             Message::OfferEnd { .. } => 8,
@@ -402,7 +421,7 @@ impl Message {
             2 => Message::Open(Box::new(fields::get_open(from)?)),
             3 => Message::Opened(fields::get_opened(from)?),
             4 => Message::Carry(fields::get_choice(from, Carries::from_code)?),
-            5 => Message::Carried(from.rest().to_vec()),
+            CARRIED_CODE => Message::Carried(from.rest().to_vec()),
             6 => {
                 let first = from.u64()?;
                 let entries = fields::get_list(from, OFFER_ENTRIES_MAX, Entry::decode)?;

@@ -3,6 +3,7 @@
 use super::episodes::{Episode, episodes, losses};
 use super::pauses::{Pause, Waiting, habit, pauses, period};
 use super::series::Series;
+use super::sharing::sharing;
 use super::windows::{OFTEN, cut, fastest};
 use crate::statistics::Spread;
 use base::path::PathSample;
@@ -149,4 +150,58 @@ fn pauses_are_left_out_of_features() {
     }
     let none: &[Pause] = &[];
     assert_eq!(habit(none, &[], 0.0, ROUND_TRIP_S).count, 0);
+}
+
+/// A stream with a queue that stands at a bottleneck; the rate at which it is served swings by a
+/// share of it, once in three seconds.
+fn served(swing: f64, queue_s: f64, seconds: f64) -> Series {
+    let base = PathSample {
+        rtt_min: nanos(ROUND_TRIP_S),
+        mss_bytes: MSS,
+        ssthresh_segments: 900,
+        ..PathSample::default()
+    };
+    let samples: Vec<PathSample> = (0..(seconds / EVERY_S) as u64)
+        .map(|index| {
+            let at_s = index as f64 * EVERY_S;
+            let rate = 12.5e6 * (1.0 + swing * (at_s * std::f64::consts::TAU / 3.0).sin());
+            let sent = (12.5e6 * at_s) as u64;
+            PathSample {
+                at: Tick(nanos(at_s).0),
+                rtt: nanos(ROUND_TRIP_S + queue_s),
+                bytes_sent: sent,
+                bytes_acked: sent,
+                unacked_segments: (rate * (ROUND_TRIP_S + queue_s) / f64::from(MSS)) as u32,
+                ..base
+            }
+        })
+        .collect();
+    Series::of(&samples)
+}
+
+#[test]
+fn sharing_is_how_much_the_rate_of_a_standing_queue_varies() {
+    let cases = [
+        // Two thirds of a sine lie within 0.866 of its swing; bins even out some of it.
+        ("a swing of a fifth", served(0.2, 0.05, 30.0), Some((1.0, 0.14, 0.175))),
+        ("an even rate", served(0.0, 0.05, 30.0), Some((1.0, 0.0, 0.001))),
+        ("no queue", served(0.2, 0.0, 30.0), None),
+        ("too short", served(0.2, 0.05, 3.0), None),
+    ];
+    for (name, series, expect) in cases {
+        let sharing = sharing(&[(&series, 0.0)], ROUND_TRIP_S);
+        match (sharing, expect) {
+            (None, None) => {}
+            (Some(found), Some((queued, least, most))) => {
+                assert_eq!(found.queued, queued, "{name}");
+                assert!((least..=most).contains(&found.variation), "{name}: {found:?}");
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    // Of two streams that swing against each other the sum is even: not others, but each other.
+    let (one, other) = (served(0.2, 0.05, 30.0), served(-0.2, 0.05, 30.0));
+    let both = sharing(&[(&one, 0.0), (&other, 0.0)], ROUND_TRIP_S).unwrap();
+    assert!(both.variation < 0.01, "{both:?}");
+    assert_eq!(sharing(&[], ROUND_TRIP_S), None);
 }

@@ -113,7 +113,7 @@ pub fn cut(series: &Series, pauses: &[Pause], round_trip_s: f64, peak: f64) -> C
 }
 
 /// The ramp ends with slow start, or when three bandwidth-delay products have arrived.
-fn ramp(series: &Series, round_trip_s: f64, peak: f64) -> f64 {
+pub(crate) fn ramp(series: &Series, round_trip_s: f64, peak: f64) -> f64 {
     let product = peak * round_trip_s;
     let Some(first) = series.samples().first() else { return 0.0 };
     let over = |step: &Step<'_>| {

@@ -115,6 +115,11 @@ fn order(change: &Change) -> String {
                                streams up to the number of CPUs"
                 .into()
         }
+        Change::Share { .. } => {
+            "nothing that takes no bandwidth from the others: wait for them, or \
+                                 take more of it with more --streams"
+                .into()
+        }
         Change::Nothing { queue_bytes } => {
             format!("nothing: the network is the limit; {} are queued", size(*queue_bytes))
         }

@@ -32,6 +32,8 @@ pub(super) enum Plant {
     Variable(&'static str),
     /// Every so many ms the link is down for so many ms.
     Cuts(u64, u64),
+    /// Other flows, in the words of `cargo xtask wan rivals`, from before the copy until its end.
+    Rivals(&'static str),
 }
 
 /// Cells whose advice is followed: a second copy with all changes that `explain` advises.
@@ -171,6 +173,26 @@ pub(super) const CELLS: &[Cell] = &[
         Plant::Cuts(1500, 400),
         cell("cuts-50-4", UNDETERMINED, MIDDLE, "--streams 4 --congestion cubic", 50, 14),
     ),
+    beside("4xcubic", cell("beside-4-cubic-4", SHARED, THIRTY, FOUR, 80, 14)),
+    beside("4xcubic", cell("beside-4-cubic-1", SHARED, THIRTY, ONE, 32, 14)),
+    beside("4xcubic", cell("beside-4-cubic-4-bbr", SHARED, THIRTY, FOUR_BBR, 110, 14)),
+    beside("cubic", cell("beside-1-cubic-4", SHARED, THIRTY, FOUR, 110, 14)),
+    beside("8xcubic", cell("beside-8-cubic-4", SHARED, THIRTY, FOUR, 55, 14)),
+    beside("bbr", cell("beside-1-bbr-4", SHARED, THIRTY, FOUR, 75, 14)),
+    beside("on-off", cell("beside-on-off-4", SHARED, THIRTY, FOUR, 150, 14)),
+    beside("4xcubic", cell("beside-slow-4", SHARED, "--rate 20Mbit --rtt 10ms", FOUR, 15, 14)),
+    beside(
+        "4xcubic",
+        cell("beside-long-4", SHARED, "--rate 50Mbit --rtt 102ms --queue 1bdp", FOUR, 35, 15),
+    ),
+    beside(
+        "4xcubic",
+        cell("beside-shallow-4", SHARED, "--rate 100Mbit --rtt 20ms --queue 64K", FOUR, 80, 14),
+    ),
+    cell("alone-30-4", FULL, THIRTY, FOUR, 160, 14),
+    cell("alone-30-4-bbr", FULL, THIRTY, FOUR_BBR, 160, 14),
+    cell("alone-slow-4", FULL, "--rate 20Mbit --rtt 10ms", FOUR, 32, 14),
+    cell("alone-codel-4", FULL, "--rate 100Mbit --rtt 30ms --aqm fq_codel", FOUR, 160, 14),
 ];
 
 const fn cell(
@@ -182,6 +204,10 @@ const fn cell(
     seconds: u64,
 ) -> Cell {
     Cell { name, class, path, copy, mib, seconds, plant: Plant::Nothing }
+}
+
+const fn beside(rivals: &'static str, cell: Cell) -> Cell {
+    with(Plant::Rivals(rivals), cell)
 }
 
 const fn with(plant: Plant, cell: Cell) -> Cell {
@@ -198,6 +224,7 @@ const PASSAGE: &str = "slow_passage";
 const PACING: &str = "pacing";
 const LOSS: &str = "path_loss";
 const FULL: &str = "path_full";
+const SHARED: &str = "shared_bottleneck";
 const SHALLOW: &str = "shallow_buffer";
 const CPU: &str = "host_cpu";
 const UNDETERMINED: &str = "undetermined";
@@ -205,11 +232,15 @@ const UNDETERMINED: &str = "undetermined";
 const LONG: &str = "--rate 100Mbit --rtt 102ms --queue 1bdp";
 const MIDDLE: &str = "--rate 100Mbit --rtt 50ms --queue 1bdp";
 const NEAR: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp";
+const THIRTY: &str = "--rate 100Mbit --rtt 30ms --queue 1bdp";
 const FAST: &str = "--rate 300Mbit --rtt 10ms --queue 1bdp";
 const SLOW: &str = "--rate 50Mbit --rtt 20ms --queue 1bdp";
 const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
 const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
 const VETH: &str = "--rate none";
+const ONE: &str = "--streams 1 --congestion cubic";
+const FOUR: &str = "--streams 4 --congestion cubic";
+const FOUR_BBR: &str = "--streams 4 --congestion bbr";
 const FOUR_AT_20: &str = "--streams 4 --congestion cubic --pace 20Mbit";
 /// TLS without the CPU's AES instructions, as on an old host.
 const NO_AES: Plant = Plant::Variable("OPENSSL_ia32cap=~0x200000200000000");

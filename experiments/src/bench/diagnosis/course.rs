@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::wan::{Profile, Wan};
+use ::wan::{Profile, Rivals, Wan};
 use serde_json::Value;
 
 use super::cells::{Cell, Plant};
@@ -24,6 +24,13 @@ pub(super) fn run(
 ) -> Result<Value, String> {
     fs::remove_file(store).ok();
     let wan = Wan::up(&profile(cell)?, Some(program))?;
+    let rivals = match cell.plant {
+        Plant::Rivals(word) => Some(wan.rivals(&Rivals::from_word(word)?)?),
+        _ => None,
+    };
+    if rivals.is_some() {
+        thread::sleep(RIVALS_BEFORE);
+    }
     let copy = Copy { program, cell, options, mib, store };
     let group = match cell.plant {
         Plant::Quota(hundredths) => Some(CpuGroup::hold(hundredths)?),
@@ -40,6 +47,7 @@ pub(super) fn run(
     };
     let child = command.spawn().map_err(told)?;
     attend(child, &wan, cell, mib)?;
+    drop(rivals);
     drop(wan);
     explained(program, store)
 }
@@ -122,6 +130,9 @@ fn attend(mut child: Child, wan: &Wan, cell: &Cell, mib: u64) -> Result<(), Stri
         Err(why) => Err(format!("{}: {why}", cell.name)),
     }
 }
+
+/// Rivals are past their start when the copy begins.
+const RIVALS_BEFORE: Duration = Duration::from_secs(3);
 
 /// Writes this many bytes, at most at this rate.
 fn feed(to: Option<impl Write>, bits_per_s: u64, bytes: u64) {

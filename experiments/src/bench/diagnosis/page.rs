@@ -125,6 +125,7 @@ fn cells(cell: &Cell, found: &Found) -> Vec<String> {
         Plant::Setting(text) | Plant::Variable(text) => format!("; `{text}`"),
         Plant::Quota(hundredths) => format!("; {hundredths} % of a CPU"),
         Plant::Cuts(every, time) => format!("; every {every} ms a cut of {time} ms"),
+        Plant::Rivals(word) => format!("; beside {word}"),
     };
     vec![
         cell.name.to_string(),

@@ -9,8 +9,15 @@
 //! empty, and acknowledgements come back at its rate. That lasts for a part of a round trip only,
 //! so the rate is measured over half a round trip; over a whole one it is far too low.
 //!
-//! Afterwards a slightly higher pace is tried now and then. When that is too much, a queue grows,
-//! and the round trip with it, before anything is lost.
+//! A pace is the hypothesis that the lost bursts were ours, and it has to stand the test:
+//!
+//! - At a pace below the rate of the path nothing is lost and no queue stays. Where one stays, a
+//!   lower pace for a moment shows whether it is ours. Where it is not, or where bursts are lost at
+//!   lower and lower paces, others send too, and a pace would only leave them our share: it is
+//!   dropped, and not set again for a time.
+//! - It is never far below what was delivered without a pace.
+//! - A slightly higher one is tried now and then. When that is too much, a queue grows, and the
+//!   round trip with it, before anything is lost. When the path carries much more, it is dropped.
 //!
 //! A path that loses a segment now and then gets no pace. Neither does one with a deep queue,
 //! unless the congestion control sends as much as it estimates the path to carry (BBR): several of
@@ -53,19 +60,54 @@ pub(crate) struct PaceController {
     lost: VecDeque<(Tick, u64)>,
     lost_at: Option<Tick>,
     deep_at: Option<Tick>,
+    /// Delivered bytes over time since there is no pace, and the rate that this came to.
+    unpaced: VecDeque<(Tick, u64)>,
+    unpaced_rate: f64,
+    /// How many paces in a row were dropped because others were sending.
+    refuted: u32,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// No burst has been lost.
-    Free,
+    /// There is no pace, and none is set before a time.
+    Free { not_before: Tick },
     /// A burst is being repaired, which shows what the path carries.
     Settling { pace: f64, since: Tick },
-    /// Nothing is tried until a time. `calm` is the round trip meanwhile, in nanoseconds.
-    Holding { pace: f64, since: Tick, raise_at: Tick, step: f64, calm: f64 },
+    /// There is a pace.
+    Holding(Hold),
     /// It is tried whether the path carries more.
-    Trying { before: f64, step: f64, since: Tick, calm: f64 },
+    Trying { hold: Hold, since: Tick },
+    /// It is tried whether the queue is ours: it would drain. `round_trip`: that at its beginning.
+    Draining { hold: Hold, since: Tick, round_trip: f64 },
+}
+
+/// A pace, and what is known of it. Round trips are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    pace: f64,
+    since: Tick,
+    /// The pace that it began with.
+    first: f64,
+    /// Nothing higher is tried before this time; how much higher, and how long to wait if it fails.
+    raise_at: Tick,
+    step: f64,
+    wait: Nanos,
+    /// The round trip while nothing is tried.
+    calm: f64,
+    /// How often it was lowered because bursts were lost.
+    lowered: u32,
+    queue: QueueWatch,
+}
+
+/// Whether a queue stays: the least round trip of each period, and of the one before.
+#[derive(Clone, Copy, Debug)]
+struct QueueWatch {
+    since: Tick,
+    least: f64,
+    before: f64,
+    /// In how many periods in a row there was a queue that did not shrink.
+    stayed: u32,
 }
 
 /// The samples of one moment, taken together.
@@ -91,7 +133,10 @@ impl PaceController {
             lost: VecDeque::new(),
             lost_at: None,
             deep_at: None,
-            phase: Phase::Free,
+            unpaced: VecDeque::new(),
+            unpaced_rate: 0.0,
+            refuted: 0,
+            phase: Phase::Free { not_before: Tick(0) },
         }
     }
 
@@ -156,57 +201,127 @@ impl PaceController {
     }
 
     fn decide(&mut self, now: &Now) -> Option<u64> {
-        let carries = now.peak * BELOW_PEAK;
         self.phase = match self.phase {
-            Phase::Free if now.burst_was_lost && carries > 0.0 => {
-                Phase::Settling { pace: carries, since: now.at }
-            }
-            Phase::Free => Phase::Free,
-            Phase::Settling { pace, since } => {
-                let pace = pace.max(carries);
-                let quiet = self.lost_at.is_none_or(|then| now.has_passed(then, MENDED_RTTS));
-                match quiet || now.has_passed(since, SETTLED_RTTS) {
-                    true => now.hold(pace, RAISE_FIRST_AFTER),
-                    false => Phase::Settling { pace, since },
-                }
-            }
-            Phase::Holding { pace, since, raise_at, step, calm } => {
-                let rtt = now.rtt.0 as f64;
-                // A short round trip is the path's own, a long one may be due to our queue.
-                let share = if rtt > calm { CALM_UP } else { CALM_DOWN };
-                let calm = calm + (rtt - calm) * share;
-                if now.burst_was_lost && now.has_passed(since, JUDGED_RTTS) {
-                    // The path has become slower, or this was too much from the beginning.
-                    let lower = (pace * LOWERED).min(carries).max(pace * LOWERED_MOST);
-                    now.hold(lower, RAISE_AFTER_LOSS)
-                } else if now.at < raise_at {
-                    Phase::Holding { pace, since, raise_at, step, calm }
-                } else if now.average >= pace * REACHED {
-                    Phase::Trying { before: pace, step, since: now.at, calm }
-                } else {
-                    let raise_at = now.at.after(REACHED_EVERY);
-                    Phase::Holding { pace, since, raise_at, step, calm }
-                }
-            }
-            Phase::Trying { before, step, since, calm } => {
-                let slack = (now.rtt_min.0 as f64 * QUEUE_GROWS).max(QUEUE_GROWS_MIN.0 as f64);
-                if now.burst_was_lost || now.rtt.0 as f64 > calm + slack {
-                    now.hold(before * BACK, RAISE_EVERY)
-                } else if now.at.since(since).0 > TRIED_MIN.0.max(now.rtt.0 * TRIED_RTTS) {
-                    // The path carries more: continue from there at once, in larger steps.
-                    let pace = before * (1.0 + step);
-                    let step = (step * STEP_GROWS).min(STEP_MAX);
-                    Phase::Holding { pace, since: now.at, raise_at: now.at, step, calm }
-                } else {
-                    self.phase
-                }
-            }
+            Phase::Free { not_before } => self.free(now, not_before),
+            Phase::Settling { pace, since } => self.settle(now, pace, since),
+            Phase::Holding(hold) => self.hold(now, hold),
+            Phase::Trying { hold, since } => self.try_more(now, hold, since),
+            Phase::Draining { hold, since, round_trip } => self.drain(now, hold, since, round_trip),
         };
         match self.phase {
-            Phase::Free => None,
-            Phase::Settling { pace, .. } | Phase::Holding { pace, .. } => Some(pace as u64),
-            Phase::Trying { before, step, .. } => Some((before * (1.0 + step)) as u64),
+            Phase::Free { .. } => None,
+            Phase::Settling { pace, .. } | Phase::Holding(Hold { pace, .. }) => Some(pace as u64),
+            Phase::Trying { hold, .. } => Some((hold.pace * (1.0 + hold.step)) as u64),
+            Phase::Draining { hold, .. } => Some((hold.pace * DRAINED_AT) as u64),
         }
+    }
+
+    fn free(&mut self, now: &Now, not_before: Tick) -> Phase {
+        keep(&mut self.unpaced, (now.at, self.delivered_bytes), UNPACED_OVER);
+        if !now.burst_was_lost || now.peak <= 0.0 || now.at < not_before {
+            return Phase::Free { not_before };
+        }
+        let (then, bytes) = self.unpaced.front().copied().unwrap_or_default();
+        let spent = now.at.since(then);
+        if spent >= UNPACED_MIN {
+            self.unpaced_rate = (self.delivered_bytes - bytes) as f64 / spent.seconds();
+        }
+        Phase::Settling { pace: self.at_least_unpaced(now.peak * BELOW_PEAK), since: now.at }
+    }
+
+    fn settle(&self, now: &Now, pace: f64, since: Tick) -> Phase {
+        let pace = pace.max(now.peak * BELOW_PEAK);
+        let quiet = self.lost_at.is_none_or(|then| now.has_passed(then, MENDED_RTTS));
+        match quiet || now.has_passed(since, SETTLED_RTTS) {
+            true => Phase::Holding(Hold::new(now, pace)),
+            false => Phase::Settling { pace, since },
+        }
+    }
+
+    fn hold(&mut self, now: &Now, mut hold: Hold) -> Phase {
+        let rtt = now.rtt.0 as f64;
+        // A short round trip is the path's own, a long one may be due to a queue.
+        let share = if rtt > hold.calm { CALM_UP } else { CALM_DOWN };
+        hold.calm += (rtt - hold.calm) * share;
+        if now.burst_was_lost && now.has_passed(hold.since, JUDGED_RTTS) {
+            return self.lower(now, hold);
+        }
+        if hold.queue.stays(now) {
+            return Phase::Draining { hold, since: now.at, round_trip: rtt };
+        }
+        if now.at < hold.raise_at {
+            return Phase::Holding(hold);
+        }
+        if now.average >= hold.pace * REACHED {
+            return Phase::Trying { hold, since: now.at };
+        }
+        hold.raise_at = now.at.after(REACHED_EVERY);
+        Phase::Holding(hold)
+    }
+
+    /// Bursts are lost at this pace: the path has become slower, or others send too.
+    fn lower(&mut self, now: &Now, hold: Hold) -> Phase {
+        let lower = (hold.pace * LOWERED).min(now.peak * BELOW_PEAK).max(hold.pace * LOWERED_MOST);
+        let pace = self.at_least_unpaced(lower);
+        if hold.lowered >= LOWERED_TIMES || pace >= hold.pace {
+            return self.refute(now);
+        }
+        let lowered = hold.lowered + 1;
+        let wait = RAISE_WAIT_MAX;
+        Phase::Holding(Hold { lowered, first: pace, ..hold.again(now, pace, wait) })
+    }
+
+    fn try_more(&mut self, now: &Now, hold: Hold, since: Tick) -> Phase {
+        let slack = (now.rtt_min.0 as f64 * QUEUE_GROWS).max(QUEUE_GROWS_MIN.0 as f64);
+        if now.burst_was_lost || now.rtt.0 as f64 > hold.calm + slack {
+            let wait = match now.burst_was_lost {
+                true => RAISE_WAIT_MAX,
+                false => Nanos((hold.wait.0 * 2).min(RAISE_WAIT_MAX.0)),
+            };
+            let pace = self.at_least_unpaced(hold.pace * BACK);
+            return Phase::Holding(hold.again(now, pace, wait));
+        }
+        if now.at.since(since).0 <= TRIED_MIN.0.max(now.rtt.0 * TRIED_RTTS) {
+            return Phase::Trying { hold, since };
+        }
+        // The path carries more: continue from there at once, in larger steps; or without a pace.
+        let pace = hold.pace * (1.0 + hold.step);
+        if pace >= hold.first * MUCH_MORE {
+            return self.release(now.at);
+        }
+        let step = (hold.step * STEP_GROWS).min(STEP_MAX);
+        let higher = hold.again(now, pace, RAISE_WAIT);
+        Phase::Holding(Hold { raise_at: now.at, step, calm: hold.calm, ..higher })
+    }
+
+    fn drain(&mut self, now: &Now, hold: Hold, since: Tick, round_trip: f64) -> Phase {
+        let rtt = now.rtt.0 as f64;
+        let spent = now.at.since(since);
+        if spent.0 <= QUEUE_PERIOD_MIN.0.max(now.rtt.0 * QUEUE_PERIOD_RTTS) {
+            return Phase::Draining { hold, since, round_trip };
+        }
+        let drained = (1.0 - DRAINED_AT) * spent.0 as f64;
+        if now.has_queue(rtt) && round_trip - rtt < drained * DRAINED_MIN {
+            return self.refute(now);
+        }
+        let pace = self.at_least_unpaced(hold.pace * LOWERED);
+        Phase::Holding(Hold { first: pace, ..hold.again(now, pace, RAISE_WAIT) })
+    }
+
+    /// Others are sending: no pace, each time for longer.
+    fn refute(&mut self, now: &Now) -> Phase {
+        let doublings = self.refuted.min(REFUTED_DOUBLINGS);
+        self.refuted += 1;
+        self.release(now.at.after(Nanos(REFUTED_FOR.0 << doublings)))
+    }
+
+    fn release(&mut self, not_before: Tick) -> Phase {
+        self.unpaced.clear();
+        Phase::Free { not_before }
+    }
+
+    fn at_least_unpaced(&self, pace: f64) -> f64 {
+        pace.max(self.unpaced_rate * OF_UNPACED)
     }
 }
 
@@ -215,9 +330,54 @@ impl Now {
         self.at.since(then).0 > self.rtt.0 * rtts
     }
 
-    fn hold(&self, pace: f64, time: Nanos) -> Phase {
-        let calm = self.rtt.0 as f64;
-        Phase::Holding { pace, since: self.at, raise_at: self.at.after(time), step: STEP, calm }
+    /// This round trip is longer than that of an empty path.
+    fn has_queue(&self, round_trip: f64) -> bool {
+        let least = self.rtt_min.0 as f64;
+        round_trip > least + (least * QUEUE_STAYS).max(QUEUE_STAYS_MIN.0 as f64)
+    }
+}
+
+impl Hold {
+    fn new(now: &Now, pace: f64) -> Hold {
+        Hold {
+            pace,
+            since: now.at,
+            first: pace,
+            raise_at: now.at.after(RAISE_WAIT),
+            step: STEP,
+            wait: RAISE_WAIT,
+            calm: now.rtt.0 as f64,
+            lowered: 0,
+            queue: QueueWatch::new(now),
+        }
+    }
+
+    /// The same at another pace; a higher one is tried after `wait`.
+    fn again(self, now: &Now, pace: f64, wait: Nanos) -> Hold {
+        let (first, lowered) = (self.first, self.lowered);
+        let raise_at = now.at.after(wait);
+        Hold { first, lowered, raise_at, wait, ..Hold::new(now, pace) }
+    }
+}
+
+impl QueueWatch {
+    fn new(now: &Now) -> QueueWatch {
+        QueueWatch { since: now.at, least: f64::MAX, before: f64::MAX, stayed: 0 }
+    }
+
+    /// True when a queue has stayed for several periods: at a pace below that of the path it would
+    /// have shrunk.
+    fn stays(&mut self, now: &Now) -> bool {
+        self.least = self.least.min(now.rtt.0 as f64);
+        let spent = now.at.since(self.since);
+        if spent.0 <= QUEUE_PERIOD_MIN.0.max(now.rtt.0 * QUEUE_PERIOD_RTTS) {
+            return false;
+        }
+        let shrinks = (1.0 - BELOW_PEAK) * spent.0 as f64 * SHRINKS_MIN;
+        let stays = now.has_queue(self.least) && self.least > self.before - shrinks;
+        let stayed = if stays { self.stayed + 1 } else { 0 };
+        *self = QueueWatch { before: self.least, stayed, ..QueueWatch::new(now) };
+        stayed >= STAYED_PERIODS
     }
 }
 
@@ -250,177 +410,53 @@ const MENDED_RTTS: u64 = 2;
 const SETTLED_RTTS: u64 = 10;
 /// Losses this soon after a new pace were sent before it.
 const JUDGED_RTTS: u64 = 3;
-/// The share that is kept of a pace at which bursts are still lost, at most and at least.
+/// The share that is kept of a pace at which bursts are still lost, at most and at least; and how
+/// often that is tried before others are suspected.
 const LOWERED: f64 = 0.98;
 const LOWERED_MOST: f64 = 0.7;
+const LOWERED_TIMES: u32 = 3;
 /// A pace limits the streams when they reach this share of it.
 const REACHED: f64 = 0.95;
 /// By how much it is raised to see whether the path carries more; the factor of the next step each
-/// time that it does; and what it returns to when it does not.
+/// time that it does; what it returns to when it does not; and from which factor on it is dropped.
 const STEP: f64 = 0.02;
-const STEP_GROWS: f64 = 2.0;
+const STEP_GROWS: f64 = 3.0;
 const STEP_MAX: f64 = 0.5;
-const BACK: f64 = 0.99;
+const BACK: f64 = 0.995;
+const MUCH_MORE: f64 = 1.25;
 /// How long a higher pace is tried, and how much longer the round trip gets when it is too high.
-const TRIED_MIN: Nanos = Nanos::from_millis(400);
+const TRIED_MIN: Nanos = Nanos::from_millis(300);
 const TRIED_RTTS: u64 = 4;
 const QUEUE_GROWS: f64 = 1.0 / 64.0;
 const QUEUE_GROWS_MIN: Nanos = Nanos(1_500_000);
 const CALM_UP: f64 = 0.02;
 const CALM_DOWN: f64 = 0.3;
-/// When a higher pace is tried: once it has settled, after a loss, after a failure, and where the
-/// streams did not reach it.
-const RAISE_FIRST_AFTER: Nanos = Nanos::from_millis(1_000);
-const RAISE_AFTER_LOSS: Nanos = Nanos::from_millis(5_000);
-const RAISE_EVERY: Nanos = Nanos::from_millis(30_000);
+/// When a higher pace is tried: at first, at most after failures, and where the streams did not
+/// reach the present one.
+const RAISE_WAIT: Nanos = Nanos::from_millis(1_000);
+const RAISE_WAIT_MAX: Nanos = Nanos::from_millis(8_000);
 const REACHED_EVERY: Nanos = Nanos::from_millis(1_000);
+/// A round trip longer than the minimum by this shows a queue; in how many periods in a row it must
+/// not shrink by this share of what it should; and how long a period is.
+const QUEUE_STAYS: f64 = 1.0 / 32.0;
+const QUEUE_STAYS_MIN: Nanos = Nanos(2_000_000);
+const STAYED_PERIODS: u32 = 2;
+const SHRINKS_MIN: f64 = 0.25;
+const QUEUE_PERIOD_MIN: Nanos = Nanos::from_millis(300);
+const QUEUE_PERIOD_RTTS: u64 = 6;
+/// The share of the pace at which a queue of ours would drain, and the share of that drain which
+/// shows that it is ours.
+const DRAINED_AT: f64 = 0.9;
+const DRAINED_MIN: f64 = 0.3;
+/// No pace is below this share of the rate without one, which is that of the last two seconds.
+const OF_UNPACED: f64 = 0.97;
+const UNPACED_OVER: Nanos = Nanos::from_millis(2_000);
+const UNPACED_MIN: Nanos = Nanos::from_millis(500);
+/// After a pace that was refuted none is set for this long, and twice as long each time.
+const REFUTED_FOR: Nanos = Nanos::from_millis(10_000);
+const REFUTED_DOUBLINGS: u32 = 3;
 /// Nothing is kept for longer than this requires.
 const RTT_MAX: Nanos = Nanos::from_millis(2_000);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MSS: f64 = 1448.0;
-
-    /// A path of 100 Mbit/s of payload and 100 ms, with a queue, as one stream meets it: what is
-    /// sent faster than it drains is lost once the queue is full.
-    struct Link {
-        capacity: f64,
-        queue_bytes: f64,
-        /// What the stream sends without a pace: its bursts, and how they repeat.
-        unpaced: fn(u64) -> f64,
-        waits: f64,
-        lost_bytes: f64,
-        sample: PathSample,
-    }
-
-    const STEP_MS: u64 = 10;
-    const CAPACITY: f64 = 12.0e6;
-
-    impl Link {
-        fn new(queue_bytes: f64, unpaced: fn(u64) -> f64) -> Link {
-            let rtt = Nanos::from_millis(100);
-            let mss_bytes = MSS as u32;
-            let sample = PathSample { rtt, rtt_min: rtt, mss_bytes, ..PathSample::default() };
-            Link { capacity: CAPACITY, queue_bytes, unpaced, waits: 0.0, lost_bytes: 0.0, sample }
-        }
-
-        /// The next 10 ms at a pace.
-        fn step(&mut self, pace: Option<u64>) -> Look {
-            let seconds = STEP_MS as f64 / 1e3;
-            let step = self.sample.at.0 / (STEP_MS * 1_000_000);
-            let offered = (self.unpaced)(step).min(pace.map_or(f64::MAX, |pace| pace as f64));
-            let sample = &mut self.sample;
-            self.waits += (offered - self.capacity) * seconds;
-            let lost = (self.waits - self.queue_bytes).max(0.0);
-            self.waits = self.waits.clamp(0.0, self.queue_bytes);
-            let delivered = (offered * seconds - lost).min(self.capacity * seconds);
-            sample.at = sample.at.after(Nanos::from_millis(STEP_MS));
-            sample.rtt = Nanos(sample.rtt_min.0 + (self.waits / self.capacity * 1e9) as u64);
-            sample.bytes_acked += delivered as u64;
-            sample.bytes_sent += (offered * seconds) as u64;
-            self.lost_bytes += lost;
-            sample.segments_retransmitted = (self.lost_bytes / MSS) as u64;
-            Look {
-                stream: 0,
-                sample: *sample,
-                delivered_segments: sample.bytes_acked / u64::from(sample.mss_bytes),
-            }
-        }
-
-        /// Runs for this many seconds with a pace controller; returns the pace at the end.
-        fn run(&mut self, pace_controller: &mut PaceController, seconds: u64) -> Option<u64> {
-            let mut pace = None;
-            for _ in 0..seconds * 1000 / STEP_MS {
-                let look = self.step(pace);
-                pace = pace_controller.look(look.sample.at, &[look]);
-            }
-            pace
-        }
-    }
-
-    /// Fills the path, then a burst of a window at the host's own speed, once in two seconds.
-    fn bursts(step: u64) -> f64 {
-        if step % 200 < 3 && step > 100 { 100e6 } else { 11.9e6 }
-    }
-
-    /// As much as the window allows, a little more than the path carries.
-    fn steady(_: u64) -> f64 {
-        12.2e6
-    }
-
-    fn slow(_: u64) -> f64 {
-        5e6
-    }
-
-    #[test]
-    fn a_pace_is_set_where_bursts_are_lost_and_the_queue_is_short() {
-        type Case = (&'static str, f64, fn(u64) -> f64, Option<(f64, f64)>);
-        let cases: [Case; 4] = [
-            // At 1.18 of the path a burst of 30 ms fits into the queue.
-            ("bursts, a short queue", 64e3, bursts, Some((0.85, 1.2))),
-            ("bursts, a deep queue", 6e6, bursts, None),
-            ("a little more than it carries, a deep queue", 3e6, steady, None),
-            ("less than it carries", 64e3, slow, None),
-        ];
-        for (name, queue_bytes, unpaced, expect) in cases {
-            let mut pace_controller = PaceController::new(DeepQueue::Fills);
-            let pace = Link::new(queue_bytes, unpaced).run(&mut pace_controller, 60);
-            let share = pace.map(|pace| pace as f64 / CAPACITY);
-            match (share, expect) {
-                (None, None) => {}
-                (Some(share), Some((low, high))) => {
-                    assert!((low..=high).contains(&share), "{name}: {share:.3} of the path");
-                }
-                other => panic!("{name}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_pace_follows_a_path_that_becomes_faster_or_slower() {
-        let mut pace_controller = PaceController::new(DeepQueue::Fills);
-        let mut link = Link::new(64e3, |step| if step % 200 < 3 { 100e6 } else { 30e6 });
-        let before = link.run(&mut pace_controller, 20).unwrap() as f64;
-        assert!((0.8..=1.02).contains(&(before / CAPACITY)), "{before}");
-        link.capacity = CAPACITY / 2.0;
-        let slower = link.run(&mut pace_controller, 20).unwrap() as f64;
-        assert!((0.7..=1.02).contains(&(slower / link.capacity)), "{slower}");
-        link.capacity = CAPACITY * 1.5;
-        let faster = link.run(&mut pace_controller, 200).unwrap() as f64;
-        assert!((0.85..=1.02).contains(&(faster / link.capacity)), "{faster}");
-    }
-
-    #[test]
-    fn a_segment_lost_now_and_then_is_no_burst() {
-        let mut pace_controller = PaceController::new(DeepQueue::Fills);
-        let rtt = Nanos::from_millis(100);
-        let mut sample = PathSample { rtt, rtt_min: rtt, mss_bytes: 1448, ..PathSample::default() };
-        for step in 0..10_000_u64 {
-            sample.at = sample.at.after(Nanos::from_millis(STEP_MS));
-            sample.bytes_acked += 10_000;
-            sample.segments_retransmitted += u64::from(step % 50 == 0) * 3;
-            let look = Look { stream: 0, sample, delivered_segments: sample.bytes_acked / 1448 };
-            assert_eq!(pace_controller.look(sample.at, &[look]), None, "step {step}");
-        }
-    }
-
-    #[test]
-    fn streams_that_come_and_go_are_added_up() {
-        let mut pace_controller = PaceController::new(DeepQueue::Fills);
-        let mut links: Vec<Link> = (0..4).map(|_| Link::new(16e3, bursts)).collect();
-        links.iter_mut().for_each(|link| link.capacity = CAPACITY / 4.0);
-        let mut pace = None;
-        for step in 0..1000 {
-            let count = if step < 500 { 4 } else { 3 };
-            let each = pace.map(|pace| pace / count as u64);
-            let looks = links.iter_mut().take(count).zip(0..);
-            let looks: Vec<Look> =
-                looks.map(|(link, stream)| Look { stream, ..link.step(each) }).collect();
-            pace = pace_controller.look(looks[0].sample.at, &looks);
-        }
-        let share = pace.unwrap() as f64 / (CAPACITY * 3.0 / 4.0);
-        assert!((0.8..=1.1).contains(&share), "{share:.3} of the path");
-    }
-}
+mod tests;

@@ -213,6 +213,20 @@ fn there_and_back() {
     assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
 }
 
+/// Framing in place makes the same bytes as encoding, and reading in place the same data.
+#[test]
+fn carried_data_in_place_is_the_same_message() {
+    for data in [vec![], vec![7], vec![9; 70_000]] {
+        let encoded = Message::Carried(data.clone()).encode();
+        let mut framed = [vec![0; CARRIED_PREFIX_BYTES], data.clone()].concat();
+        Message::frame_carried(&mut framed);
+        assert_eq!(framed, encoded);
+        assert_eq!(Message::carried_data(&encoded[4..]), Some(&data[..]));
+    }
+    assert_eq!(Message::carried_data(&Message::Ping.encode()[4..]), None);
+    assert_eq!(Message::carried_data(b""), None);
+}
+
 #[test]
 fn cut_short_or_grown_is_refused() {
     for message in samples() {
