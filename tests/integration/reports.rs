@@ -159,6 +159,40 @@ fn the_lockstep_experiment_shows_its_pauses_and_episodes() {
     }
 }
 
+/// What is there is not replaced, and what cannot be reported on is named.
+#[test]
+fn a_report_that_cannot_be_made_says_why() {
+    let scene = Scene::new();
+    let one = vec!["/data/big.tar".to_string()];
+    let mut store = Store::open(&scene.path("results.db")).unwrap();
+    store.insert(&local()).unwrap();
+    store.insert(&record("pauses", one)).unwrap();
+    drop(store);
+    fs::write(scene.path("there.html"), "kept").unwrap();
+    let cases = [
+        ("1 --html @/there.html", 1, "there.html' exists: remove it, or name another file"),
+        ("3 --html @/new.html", 1, "there is no run 3"),
+        ("tomorrow --html @/new.html", 1, "nor is there a model of a host 'tomorrow'"),
+        ("1 --xplot @/new", 1, "run 1 has no samples of data streams"),
+        ("tomorrow --xplot @/new", 2, "only a run has streams"),
+        ("2 --html @/none/new.html", 1, "cannot write"),
+    ];
+    for (words, code, expect) in cases {
+        let line = format!("report {words} --results @/results.db");
+        let ran = run::to_end(scene.command(&scene.words(&line)), b"");
+        assert_eq!(ran.code, code, "{line}\n{ran}");
+        assert!(ran.stderr.contains(expect), "{line}\n{ran}");
+        assert!(!scene.path("new.html").exists(), "{line}");
+    }
+    assert_eq!(fs::read_to_string(scene.path("there.html")).unwrap(), "kept");
+    // Without a file the page goes to standard output; the newest run is the one with samples.
+    let page = scene.succeed("report --results @/results.db").stdout_text();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("run 2, "), "{page}");
+    scene.succeed("report 2 --svg @/charts --results @/results.db");
+    let names: Vec<_> = fs::read_dir(scene.path("charts")).unwrap().collect();
+    assert!(names.len() >= 8, "{names:?}");
+}
+
 /// Campaigns that were run over emulated paths, one with the streams and windows of SLAC's order; a
 /// later one whose copies take half as long again; and the costs of a host.
 #[test]
