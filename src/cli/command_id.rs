@@ -174,7 +174,9 @@ impl CommandId {
             CommandId::Explain => {
                 "Show the bottleneck of a recorded run, the evidence, and what to change"
             }
-            CommandId::Report => "Write a web page with charts of a recorded run",
+            CommandId::Report => {
+                "Write a web page with charts: of a run, of a campaign, or of a host"
+            }
             CommandId::Doctor => {
                 "Find what would slow copies down: on this host, on another and between them"
             }

@@ -42,8 +42,10 @@ pub(super) fn word(command: CommandId, word: Arg) -> Arg {
         CommandId::ResultsList
         | CommandId::ResultsShow
         | CommandId::ResultsExport
-        | CommandId::Explain
-        | CommandId::Report => word.add(ArgValueCandidates::new(runs)),
+        | CommandId::Explain => word.add(ArgValueCandidates::new(runs)),
+        CommandId::Report => {
+            word.add(ArgValueCandidates::new(|| runs().into_iter().chain(campaigns()).collect()))
+        }
         CommandId::Sweep
         | CommandId::SweepShow
         | CommandId::SweepProfile

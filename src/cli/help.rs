@@ -16,7 +16,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump model fit|show|predict [OPTIONS]\n\
                             \x20      datapump results list|show|export [OPTIONS] [RUN]...\n\
                             \x20      datapump explain [RUN]\n\
-                            \x20      datapump report [RUN] --html FILE\n\
+                            \x20      datapump report [WHAT] --html FILE\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
@@ -50,10 +50,11 @@ assumes that all advice above it was followed. A copy inside one process has no 
 /// What a report is, below the options of the command that writes it.
 pub(crate) const REPORT: &str = "\
 The page is one file that loads nothing: charts are drawings in it, each with its numbers as a\n\
-table, and it needs no script. It has what held the run back, the rate and the waits of each\n\
-stage, throughput, windows, round trips and losses over time, CPU time, what was chosen, the\n\
-command that repeats the run, and the hosts. Without --html and --svg the page goes to standard\n\
-output.";
+table, and it needs no script. A run (its number): what held it back, stages, throughput,\n\
+windows, round trips and losses over time, costs, and the command that repeats it. A campaign\n\
+(its name, or the end of it): rates over windows, streams, levels and lengths, and the best of\n\
+each host; with an earlier campaign in front of it, what changed. A host: its cost model and how\n\
+well it fits. Without --html, --svg and --xplot the page goes to standard output.";
 
 /// What `doctor` does and does not do, below the options of the command.
 pub(crate) const DOCTOR: &str = "\

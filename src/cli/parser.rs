@@ -109,7 +109,7 @@ fn words(command: CommandId) -> Vec<Arg> {
         }
         CommandId::ResultsShow => vec![many("RUN", "Numbers of runs, as list shows them")],
         CommandId::Explain => vec![optional("RUN", "The run; default: the newest with samples")],
-        CommandId::Report => vec![optional("RUN", "The run; default: the newest with samples")],
+        CommandId::Report => vec![many("WHAT", REPORTED)],
         CommandId::Doctor => {
             vec![optional("HOST", "Another host, as for ssh: [USER@]HOST[:FOLDER]")]
         }
@@ -286,6 +286,8 @@ impl TypedValueParser for ByOption {
 /// The values of `measure`.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
                         disk-net and net-disk, whole or all";
+const REPORTED: &str = "A run, a campaign (or an earlier and a later one), or a host with a model; \
+                        default: the newest run with samples";
 const PACKED: &str = "Files to compress, or generators (records:16M); default: one of each kind";
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";

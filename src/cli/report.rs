@@ -1,16 +1,25 @@
 //! `datapump report`: web pages and drawings of what is recorded.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use super::options::recording::{HTML, RESULTS, SVG};
+use super::model::studied;
+use super::options::recording::{HTML, RESULTS, SVG, XPLOT};
 use super::results::{ended, environments, into_file, number};
+use super::sweep::{cells, find};
 use super::typed::Typed;
 use super::{console, record, written};
 use crate::results::{Filter, Store};
+use analysis::diagnosis::{diagnose, evidence};
+use analysis::model::HostModel;
+use analysis::page::campaign::Campaign;
+use analysis::page::host::Host;
 use analysis::page::{self, Page};
 use analysis::record::sample::Record;
+use analysis::report::xplot;
 use base::fault::{Class, Fault};
 
 /// The arguments of `report`.
@@ -19,6 +28,7 @@ pub(crate) struct ReportArgs {
     about: About,
     html: Option<PathBuf>,
     svg: Option<PathBuf>,
+    xplot: Option<PathBuf>,
     store: Option<PathBuf>,
 }
 
@@ -27,15 +37,35 @@ pub(crate) struct ReportArgs {
 enum About {
     /// `None` for the newest run that has samples.
     Run(Option<i64>),
+    /// A campaign, or a host that has a model.
+    Named(String),
+    /// An earlier campaign, and a later one.
+    Campaigns([String; 2]),
+}
+
+impl About {
+    fn of(words: &[OsString]) -> Result<About, String> {
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        let is_number = |word: &OsString| word.to_str().is_some_and(|w| w.parse::<i64>().is_ok());
+        match words {
+            [] => Ok(About::Run(None)),
+            [one] if is_number(one) => Ok(About::Run(Some(number(one)?))),
+            [one] => Ok(About::Named(text(one))),
+            [before, after] if ![before, after].into_iter().any(is_number) => {
+                Ok(About::Campaigns([text(before), text(after)]))
+            }
+            _ => Err("a page is about one run, one host, or one or two campaigns".into()),
+        }
+    }
 }
 
 impl ReportArgs {
     pub(super) fn of(typed: &Typed) -> Result<ReportArgs, String> {
-        let word = typed.word("RUN");
         Ok(ReportArgs {
-            about: About::Run(word.as_ref().map(number).transpose()?),
+            about: About::of(&typed.words("WHAT"))?,
             html: typed.value(&HTML)?,
             svg: typed.value(&SVG)?,
+            xplot: typed.value(&XPLOT)?,
             store: typed.value(&RESULTS)?,
         })
     }
@@ -46,16 +76,31 @@ pub(super) fn run(args: &ReportArgs) -> u8 {
 }
 
 fn report(args: &ReportArgs) -> Result<u8, Fault> {
-    if args.html.is_none() && args.svg.is_none() && io::stdout().is_terminal() {
+    let to_stdout = args.html.is_none() && args.svg.is_none() && args.xplot.is_none();
+    if to_stdout && io::stdout().is_terminal() {
         return Err(Fault::usage(
             "a page is not for terminals: name a file with --html, or a folder with --svg",
         ));
     }
+    if args.xplot.is_some() && !matches!(args.about, About::Run(_)) {
+        return Err(Fault::usage("--xplot: only a run has streams; name its number"));
+    }
     let store = Store::open_existing(&record::store_path(args.store.as_deref())?)?;
-    let (name, page) = match &args.about {
-        About::Run(id) => of_run(&store, *id)?,
-    };
     let mut made = Vec::new();
+    let (name, page) = match &args.about {
+        About::Run(id) => {
+            let record = recorded(&store, *id)?;
+            if let Some(folder) = &args.xplot {
+                made.extend(sequences(folder, &record)?);
+            }
+            of_run(&store, &record)?
+        }
+        About::Named(name) => named(&store, name)?,
+        About::Campaigns([before, after]) => {
+            let (before, after) = (find(&store, Some(before))?, find(&store, Some(after))?);
+            of_campaign(&store, &after.name, Some(&before.name))?
+        }
+    };
     if let Some(folder) = &args.svg {
         made.extend(drawings(folder, &name, &page)?);
     }
@@ -65,7 +110,7 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
             into_file(file, &mut |out| out.write_all(text.as_bytes()))?;
             made.push(file.clone());
         }
-        None if args.svg.is_none() => {
+        None if to_stdout => {
             let text = page.html();
             return Ok(written("the page", io::stdout().lock().write_all(text.as_bytes())));
         }
@@ -78,13 +123,65 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
 }
 
 /// The page of a run, and the beginning of the names of its files.
-fn of_run(store: &Store, id: Option<i64>) -> Result<(String, Page), Fault> {
-    let record = match id {
-        Some(id) => one(store, id)?,
-        None => newest(store)?,
-    };
-    let environments = environments(store, std::slice::from_ref(&record))?;
-    Ok((format!("run-{}", record.id), page::run::page(&record, &environments)))
+fn of_run(store: &Store, record: &Record) -> Result<(String, Page), Fault> {
+    let environments = environments(store, std::slice::from_ref(record))?;
+    Ok((format!("run-{}", record.id), page::run::page(record, &environments)))
+}
+
+fn recorded(store: &Store, id: Option<i64>) -> Result<Record, Fault> {
+    match id {
+        Some(id) => one(store, id),
+        None => newest(store),
+    }
+}
+
+/// A campaign of that name, or a host of that name.
+fn named(store: &Store, name: &str) -> Result<(String, Page), Fault> {
+    if let Some(model) = store.model(name)? {
+        return of_host(store, &model);
+    }
+    match find(store, Some(name)) {
+        Ok(campaign) => of_campaign(store, &campaign.name, None),
+        Err(fault) => {
+            let text = format!("{}; nor is there a model of a host '{name}'", fault.text);
+            Err(Fault { text, ..fault })
+        }
+    }
+}
+
+fn of_campaign(store: &Store, name: &str, earlier: Option<&str>) -> Result<(String, Page), Fault> {
+    let records = cells(store, name)?;
+    let before = earlier.map(|earlier| cells(store, earlier)).transpose()?;
+    let earlier = earlier.zip(before.as_deref());
+    let earlier = earlier.map(|(name, records)| Campaign { name, records });
+    let page = page::campaign::page(Campaign { name, records: &records }, earlier);
+    Ok((name.to_string(), page))
+}
+
+fn of_host(store: &Store, model: &HostModel) -> Result<(String, Page), Fault> {
+    let filter =
+        |experiment: &str| Filter { experiment: Some(experiment.into()), ..Filter::default() };
+    let mut records = Vec::new();
+    for experiment in model.experiment.split_whitespace() {
+        records.extend(store.records(&filter(experiment))?);
+    }
+    let known = environments(store, &records)?;
+    let study = (!records.is_empty()).then(|| studied(&records, &known));
+    let copies = Filter { command: Some("copy".into()), newest: Some(COPIES), ..Filter::default() };
+    let mut copies = store.records(&copies)?;
+    copies.retain(|record| record.predicted.is_some());
+    let of_copies = environments(store, &copies)?;
+    let here = |id: i64| of_copies.get(&id).is_some_and(|known| known.host == model.host);
+    copies.retain(|record| {
+        let sink = record.sink.as_ref().map_or(0, |side| side.environment);
+        here(record.source.environment) || here(sink)
+    });
+    let host = Host { model, study: study.as_ref().map(|study| &study.full), copies: &copies };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    Ok((
+        format!("host-{}", model.host.chars().map(plain).collect::<String>()),
+        page::host::page(host),
+    ))
 }
 
 fn one(store: &Store, id: i64) -> Result<Record, Fault> {
@@ -116,6 +213,30 @@ fn newest(store: &Store) -> Result<Record, Fault> {
     })
 }
 
+/// The time-sequence of each stream as a file for xplot.
+fn sequences(folder: &Path, record: &Record) -> Result<Vec<PathBuf>, Fault> {
+    let evidence = evidence::of_record(record, &BTreeMap::new());
+    if evidence.streams.is_empty() {
+        let text = format!(
+            "run {} has no samples of data streams: it ran inside one process, or sampling was \
+             off (--path-samples off)",
+            record.id
+        );
+        return Err(Fault::new(Class::Local, text));
+    }
+    fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;
+    let round_trip_s = diagnose(&evidence).figures.round_trip_min_s;
+    let mut made = Vec::new();
+    for stream in &evidence.streams {
+        let title = format!("run {}, stream {}", record.id, stream.number);
+        let text = xplot::stream(&title, &stream.sent, round_trip_s);
+        let path = folder.join(format!("run-{}-stream-{}.xpl", record.id, stream.number));
+        into_file(&path, &mut |out| out.write_all(text.as_bytes()))?;
+        made.push(path);
+    }
+    Ok(made)
+}
+
 /// Every chart of a page as a file in a folder, which is made where it is not there.
 fn drawings(folder: &Path, name: &str, page: &Page) -> Result<Vec<PathBuf>, Fault> {
     fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;
@@ -131,3 +252,5 @@ fn drawings(folder: &Path, name: &str, page: &Page) -> Result<Vec<PathBuf>, Faul
 
 /// Number of the newest runs that are searched for one with samples.
 const LOOKED_AT: u32 = 100;
+/// Number of the newest copies that are looked at for predictions.
+const COPIES: u32 = 500;

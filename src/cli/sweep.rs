@@ -30,6 +30,7 @@ use base::settings::{DataSet, Settings};
 use base::units::Nanos;
 
 pub(crate) use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
+pub(super) use self::kept::{cells, find};
 pub(crate) use self::kept::{recorded, run_compare, run_profile, run_show};
 
 /// The arguments of `sweep` alone, which begins or resumes a campaign.

@@ -3,16 +3,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::browser::{Browser, Look, PHONE, WIDE};
 use crate::support::wan::Wan;
-use crate::support::{Scene, recorded, run};
+use crate::support::{Scene, need, recorded, run, until};
 use analysis::record::options::Options;
-use analysis::record::sample::{Conditions, Moved, Record, Remote, SeriesPoint, Side};
+use analysis::record::sample::{
+    Conditions, Environment, Moved, PlaceInExperiment, Record, Remote, Scenario, SeriesPoint, Side,
+};
 use base::settings::Settings;
-use datapump::results::Store;
+use datapump::results::{Experiment, Store};
 
 /// Names that a stranger may give to files, and to hosts.
 fn hostile() -> Vec<String> {
@@ -156,6 +159,223 @@ fn the_lockstep_experiment_shows_its_pauses_and_episodes() {
     }
 }
 
+/// What is there is not replaced, and what cannot be reported on is named.
+#[test]
+fn a_report_that_cannot_be_made_says_why() {
+    let scene = Scene::new();
+    let one = vec!["/data/big.tar".to_string()];
+    let mut store = Store::open(&scene.path("results.db")).unwrap();
+    store.insert(&local()).unwrap();
+    store.insert(&record("pauses", one)).unwrap();
+    drop(store);
+    fs::write(scene.path("there.html"), "kept").unwrap();
+    let cases = [
+        ("1 --html @/there.html", 1, "there.html' exists: remove it, or name another file"),
+        ("3 --html @/new.html", 1, "there is no run 3"),
+        ("tomorrow --html @/new.html", 1, "nor is there a model of a host 'tomorrow'"),
+        ("1 --xplot @/new", 1, "run 1 has no samples of data streams"),
+        ("tomorrow --xplot @/new", 2, "only a run has streams"),
+        ("2 --html @/none/new.html", 1, "cannot write"),
+    ];
+    for (words, code, expect) in cases {
+        let line = format!("report {words} --results @/results.db");
+        let ran = run::to_end(scene.command(&scene.words(&line)), b"");
+        assert_eq!(ran.code, code, "{line}\n{ran}");
+        assert!(ran.stderr.contains(expect), "{line}\n{ran}");
+        assert!(!scene.path("new.html").exists(), "{line}");
+    }
+    assert_eq!(fs::read_to_string(scene.path("there.html")).unwrap(), "kept");
+    // Without a file the page goes to standard output; the newest run is the one with samples.
+    let page = scene.succeed("report --results @/results.db").stdout_text();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("run 2, "), "{page}");
+    scene.succeed("report 2 --svg @/charts --results @/results.db");
+    let names: Vec<_> = fs::read_dir(scene.path("charts")).unwrap().collect();
+    assert!(names.len() >= 8, "{names:?}");
+}
+
+/// Campaigns that were run over emulated paths, one with the streams and windows of SLAC's order; a
+/// later one whose copies take half as long again; and the costs of a host.
+#[test]
+fn pages_of_campaigns_and_of_a_host() {
+    let scene = Scene::new();
+    let mut store = Store::open(&scene.path("results.db")).unwrap();
+    let mut keep = |name: &str, records: Vec<Record>| {
+        let command = "sweep".to_string();
+        let experiment = Experiment { name: name.into(), command, ..Experiment::default() };
+        store.begin_experiment(&experiment).unwrap();
+        for record in &records {
+            store.insert(record).unwrap();
+        }
+    };
+    let whole = "2026-11-22-compression-campaign-whole-100Mbit-20ms";
+    keep("sweep-whole", recorded::cells(whole, "sweep-whole"));
+    let size = "2026-11-22-transfer-size-100Mbit";
+    keep("sweep-size", recorded::cells(size, "sweep-size"));
+    let mut slower = recorded::cells(size, "sweep-slower");
+    slower.iter_mut().for_each(|record| {
+        let cell = record.cell.as_mut().unwrap();
+        cell.moving_s = cell.moving_s.map(|seconds| seconds * 1.5);
+    });
+    keep("sweep-slower", slower);
+    measured(&mut store);
+    drop(store);
+    scene.succeed("model fit --results @/results.db");
+    let mut browser = Browser::start();
+    let pages = [
+        ("campaign", "whole", "heat-off-0"),
+        ("lengths", "size", "lengths-0-0"),
+        ("changes", "size slower", "best"),
+        ("host", "ada", "residuals"),
+    ];
+    for (name, what, figure) in pages {
+        let line = format!("report {what} --results @/results.db --html @/{name}.html");
+        scene.succeed(&line);
+        let page = scene.path(format!("{name}.html"));
+        let text = fs::read_to_string(&page).unwrap();
+        assert!(text.len() <= 3_000_000, "{name}: {} bytes", text.len());
+        assert!(text.contains(&format!("id=\"{figure}\"")), "{name}: {figure}");
+        for look in LOOKS {
+            looked_at(&mut browser, &page, name, look);
+        }
+    }
+}
+
+/// The files for xplot of a copy that loses packets agree with what tcptrace makes of a capture of
+/// the same copy: as many retransmissions, and as many recovery episodes. xplot opens them, and
+/// draws the four colours.
+#[test]
+fn files_for_xplot_agree_with_tcptrace() {
+    let tcptrace = need("tcptrace", "tcptrace");
+    let scene = Scene::new();
+    let pcap = scene.path("copy.pcap");
+    let path = "--rate 50Mbit --rtt 40ms --queue 64K";
+    let wan = Wan::up(&format!("{path} --pcap {}", pcap.display()));
+    let line = "copy --streams 1 --congestion cubic --pace off null:20M far:null:";
+    let mut copy = wan.datapump(&scene, line);
+    copy.env("DATAPUMP_RESULTS", scene.path("results.db")).env_remove("DATAPUMP_NO_RECORD");
+    let ran = run::to_end(copy, b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    // The file is complete when the path is gone.
+    drop(wan);
+    scene.succeed("report --results @/results.db --xplot @/xplot");
+    let ours = fs::read_to_string(scene.path("xplot/run-1-stream-0.xpl")).unwrap();
+    let mut theirs = Command::new(tcptrace);
+    theirs.args(["-S", "-zxy"]).arg(&pcap).current_dir(scene.path(""));
+    run::to_end(theirs, b"");
+    // Of all connections the one with the most bytes is the stream.
+    let files = fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.to_string_lossy().ends_with("_tsg.xpl"));
+    let largest = files.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let theirs = fs::read_to_string(largest).unwrap();
+    let (ours_at, theirs_at) = (resent(&ours), resent(&theirs));
+    assert!(!theirs_at.is_empty(), "nothing was lost\n{theirs}");
+    assert_eq!(ours_at.len(), theirs_at.len(), "retransmissions");
+    let named = ours.lines().filter(|line| *line == "episode").count();
+    assert_eq!(named, episodes(&theirs_at, 0.080), "{theirs_at:?}");
+    drawn_by_xplot(&scene, &scene.path("xplot/run-1-stream-0.xpl"));
+}
+
+/// The times of segments that were sent again: those with an R.
+fn resent(file: &str) -> Vec<f64> {
+    let lines: Vec<&str> = file.lines().collect();
+    let marked = lines.windows(2).filter(|pair| pair[1].trim() == "R");
+    marked.filter_map(|pair| pair[0].split_whitespace().nth(1)?.parse().ok()).collect()
+}
+
+/// Retransmissions that are no further apart than this are of one episode.
+fn episodes(at_s: &[f64], apart_s: f64) -> usize {
+    let mut at_s = at_s.to_vec();
+    at_s.sort_by(f64::total_cmp);
+    usize::from(!at_s.is_empty()) + at_s.windows(2).filter(|p| p[1] - p[0] > apart_s).count()
+}
+
+/// Opens a file with xplot on a display in memory, and looks at what it draws.
+fn drawn_by_xplot(scene: &Scene, file: &Path) {
+    let xplot = need("xplot.org", "xplot-xplot.org");
+    let mut display = Command::new(need("Xvfb", "xvfb"));
+    display.args(["-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp"]);
+    let mut display = run::start(display);
+    let number = format!(":{}", display.wait_for_line(""));
+    let mut plot = Command::new(xplot);
+    plot.arg(file).env("DISPLAY", &number);
+    let mut plot = run::start(plot);
+    let picture = scene.path("xplot.xwd");
+    until("xplot draws the stream in its colours", || {
+        let mut shot = Command::new(need("xwd", "x11-apps"));
+        shot.args(["-root", "-silent", "-display", &number, "-out"]).arg(&picture);
+        run::to_end(shot, b"");
+        let bytes = fs::read(&picture).unwrap_or_default();
+        let number = |at: usize| -> Option<usize> {
+            let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_be_bytes(word)).ok()
+        };
+        // Behind the header and the colours, of twelve bytes each, are the pixels: four bytes, blue
+        // first. Green, red, white and yellow lines are on black.
+        let Some(from) = number(0).zip(number(76)).map(|(header, colours)| header + 12 * colours)
+        else {
+            return false;
+        };
+        let pixels = || bytes[from.min(bytes.len())..].chunks_exact(4);
+        let has = |colour: [u8; 3]| pixels().any(|pixel| pixel[..3] == colour);
+        [[0, 255, 0], [0, 0, 255], [255, 255, 255], [0, 255, 255]].into_iter().all(has)
+    });
+    if let Some(folder) = std::env::var_os("DATAPUMP_PICTURES") {
+        fs::copy(&picture, Path::new(&folder).join("xplot.xwd")).unwrap();
+    }
+    plot.kill();
+    display.kill();
+}
+
+/// Runs of two parts of a host: bytes and requests have these costs, in nanoseconds.
+fn measured(store: &mut Store) {
+    let host = Environment { host: "ada".into(), facts: [("cpus".into(), "2".into())].into() };
+    let environment = store.environment(&host).unwrap();
+    let experiment = "measure-costs".to_string();
+    let command = "measure".to_string();
+    let begun = Experiment { name: experiment.clone(), command, ..Experiment::default() };
+    store.begin_experiment(&begun).unwrap();
+    let parts = [(Scenario::Cpu, 0.0, 1_500.0), (Scenario::DiskSource, 0.12, 9_000.0)];
+    let sizes = [16u32, 64, 256, 1024].map(|kibibytes| kibibytes << 10);
+    let cells = parts.into_iter().flat_map(|part| sizes.map(|size| (part, size)));
+    for (place, ((scenario, cb_ns, cr_ns), request_bytes)) in cells.enumerate() {
+        for repeat in 0..4 {
+            let requests = (1u64 << 30) / u64::from(request_bytes);
+            let wobble = 1.0 + 0.01 * (f64::from(repeat) - 1.5);
+            let cpu_ns = (1u64 << 30) as f64 * cb_ns + requests as f64 * (cr_ns + 1_500.0);
+            let cpu_s = cpu_ns * wobble / 1e9;
+            let record = Record {
+                command: "measure".into(),
+                started_unix_s: 1.79e9 + place as f64 * 10.0 + f64::from(repeat),
+                place: Some(PlaceInExperiment {
+                    experiment: experiment.clone(),
+                    scenario,
+                    seed: 0,
+                    order_index: place as u32 * 4 + repeat,
+                    repeat,
+                    block: 0,
+                }),
+                options: Options { request_bytes, streams: 1, ..Options::default() },
+                moved: Moved {
+                    bytes: 1 << 30,
+                    elapsed_s: 2.0 * wobble,
+                    goodput_bytes_per_s: (1u64 << 29) as f64 / wobble,
+                    ..Moved::default()
+                },
+                source: Side {
+                    environment,
+                    cpu_system_s: cpu_s,
+                    requests,
+                    calls: requests,
+                    depth: 1,
+                    ..Side::default()
+                },
+                ..Record::default()
+            };
+            store.insert(&record).unwrap();
+        }
+    }
+}
+
 const LOOKS: [Look; 5] = [
     WIDE,
     Look { is_dark: true, ..WIDE },
@@ -177,7 +397,7 @@ fn looked_at(browser: &mut Browser, page: &Path, name: &str, look: Look) {
     for key in ["counts", "unnamed", "faint", "outside"] {
         assert_eq!(strings(key), Vec::<String>::new(), "{at}: {key}");
     }
-    assert!(seen["figures"].as_u64() >= Some(3), "{at}: {seen}");
+    assert!(seen["figures"].as_u64() >= Some(1), "{at}: {seen}");
     assert_eq!(seen["scripts"], 0, "{at}");
     let is_dark = look.is_dark && !look.is_printed;
     assert_eq!(seen["dark"], is_dark, "{at}");

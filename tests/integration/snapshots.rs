@@ -81,6 +81,19 @@ const WRONG: &[(&str, &[&str])] = &[
         ],
     ),
     ("explain", &["explain", "explain one", "explain 1"]),
+    (
+        "report",
+        &[
+            "report 1",
+            "report 0",
+            "report 1 2",
+            "report a b c",
+            "report a 1",
+            "report 1 --html",
+            "report a --xplot @/out",
+            "report 1 --png @/out",
+        ],
+    ),
     ("doctor", &["doctor --bogus", "doctor a b"]),
     (
         "sweep",

@@ -111,7 +111,7 @@ fn rows(table: &Table) -> Markup {
         column.filter(|column| column.align == Align::Right).map(|_| "number")
     };
     html! {
-        div class="scroll" tabindex="0" role="region" aria-label=(shown(&table.caption)) {
+        div class="scroll" tabindex="0" role="group" aria-label=(shown(&table.caption)) {
             table {
                 caption { (shown(&table.caption)) }
                 thead {

@@ -1,6 +1,8 @@
 //! Web pages of what was recorded: a run, a campaign, a host. A page is a value of sections, which
 //! becomes one file of HTML that needs nothing else: no network, no script, no font.
 
+pub mod campaign;
+pub mod host;
 mod html;
 pub mod run;
 mod style;

@@ -50,5 +50,6 @@ overflow-wrap:anywhere}\
 footer{margin-top:3em;font-size:.875rem}\
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}\
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}\
-.scroll{max-height:none;overflow:visible}section{break-before:auto}\
+.scroll{max-height:none;overflow:clip}table{font-size:7pt;width:100%}\
+th,td{padding-right:.4em}.number{white-space:normal}\
 .figures{grid-template-columns:1fr 1fr}a{color:inherit;text-decoration:none}}";

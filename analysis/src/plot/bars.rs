@@ -118,4 +118,4 @@ const LEFT: f64 = 8.0;
 const RIGHT: f64 = 8.0;
 const FIRST_PX: f64 = 26.0;
 const ROW_PX: f64 = 42.0;
-const NAME_LETTERS: usize = 34;
+const NAME_LETTERS: usize = 38;

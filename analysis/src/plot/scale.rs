@@ -36,7 +36,7 @@ pub fn tick_texts(ticks: &[f64]) -> Vec<String> {
 pub fn value(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".into(),
-        0.0 => "0".into(),
+        size if size < 1e-12 => "0".into(),
         size if !(1e-3..1e7).contains(&size) => format!("{value:.2e}"),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),

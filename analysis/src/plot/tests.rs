@@ -47,6 +47,14 @@ fn all_series_together_are_bounded() {
     assert!(svg.len() < 80_000, "{} bytes", svg.len());
 }
 
+/// What a page has space for is worked out from this.
+#[test]
+fn a_drawing_of_two_thousand_points_is_small() {
+    let points = (0..2000).map(|i| (f64::from(i) / 80.0, 20.0 + (f64::from(i) / 47.0).sin()));
+    let svg = figure(Chart::Xy(xy(points.collect()))).drawing().into_string();
+    assert!((15_000..30_000).contains(&svg.len()), "{} bytes", svg.len());
+}
+
 /// A drawing is well-formed, stays on its paper, and has no number that is none.
 #[test]
 fn odd_numbers_make_no_odd_drawing() {

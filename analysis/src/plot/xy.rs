@@ -417,7 +417,7 @@ impl Plane {
             @for (at, text) in &self.x.ticks {
                 @let x = number(self.x.px(*at));
                 path class="a" stroke=(FAINT) d=(format!("M{x} {}v5", number(bottom))) {}
-                text class="f" x=(x) y=(number(bottom + 20.0)) text-anchor="middle"
+                text class="f" x=(x) y=(number(bottom + 24.0)) text-anchor="middle"
                     fill=(FAINT) { (text) }
             }
             path class="a" stroke=(FAINT) d=(format!("M{left} {}H{right}", number(bottom))) {}
@@ -586,11 +586,11 @@ impl Plane {
     }
 }
 
-pub(super) const HEIGHT: f64 = 260.0;
+pub(super) const HEIGHT: f64 = 266.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 32.0;
-const BOTTOM: f64 = 46.0;
+const BOTTOM: f64 = 52.0;
 /// Points of all series of a chart: a page of ten charts stays below 600 KB.
 const CHART_POINTS_MAX: usize = 4000;
 const TABLE_ROWS_MAX: usize = 60;

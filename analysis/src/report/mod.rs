@@ -19,3 +19,4 @@ pub mod soaker_summary;
 pub mod tables;
 pub mod text;
 pub mod utc;
+pub mod xplot;

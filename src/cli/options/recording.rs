@@ -117,6 +117,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &OUTPUT,
     &HTML,
     &SVG,
+    &XPLOT,
 ];
 
 pub(crate) static RESULTS: CliOption<PathBuf> = CliOption {
@@ -338,6 +339,20 @@ pub(crate) static SVG: CliOption<PathBuf> = CliOption {
     default: "",
     help: "Write each chart of the report to a file in this folder, as SVG",
     more: "The folder is made if it does not exist. Existing files are not replaced.",
+    group: Group::Recording,
+    commands: REPORT,
+};
+
+pub(crate) static XPLOT: CliOption<PathBuf> = CliOption {
+    name: "xplot",
+    letter: None,
+    value: "DIR",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "Write the time-sequence of each stream of a run to a file in this folder, for xplot",
+    more: "White is sent, green acknowledged, yellow the limit of the peer's window, red sent \
+           again, as tcptrace draws it; recovery episodes and pauses have names. The folder is \
+           made if it does not exist. Existing files are not replaced.",
     group: Group::Recording,
     commands: REPORT,
 };

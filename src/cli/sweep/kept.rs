@@ -204,7 +204,7 @@ pub(crate) fn recorded(store: &Store) -> Result<Vec<Experiment>, Fault> {
 }
 
 /// The campaign of this name, or whose name ends with it; the newest if none is given.
-pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
+pub(in crate::cli) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fault> {
     let all = recorded(store)?;
     let names = all.iter().map(|experiment| experiment.name.clone()).collect::<Vec<_>>();
     let fits = |experiment: &Experiment| named.is_none_or(|name| experiment.name.ends_with(name));
@@ -221,7 +221,7 @@ pub(super) fn find(store: &Store, named: Option<&str>) -> Result<Experiment, Fau
 }
 
 /// Its cells, in the order in which they were measured.
-pub(super) fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
+pub(in crate::cli) fn cells(store: &Store, name: &str) -> Result<Vec<Record>, Fault> {
     store.records(&Filter { experiment: Some(name.to_string()), ..Filter::default() })
 }
 

@@ -1,0 +1,210 @@
+//! The page of a campaign: for each host the best setting beside the program's own choice, rates
+//! over windows, streams and levels, round trips, how long a copy must be; and what changed since
+//! another campaign.
+
+mod changes;
+mod grid;
+mod lengths;
+mod levels;
+
+use super::{Block, Page, Section};
+use crate::campaign::study::{self, Best, Point, Row};
+use crate::plot::scale::Unit;
+use crate::plot::{Bar, Bars, Chart, Column, Figure, Part, Table};
+use crate::record::sample::Record;
+use crate::report::{campaign as text, live, results};
+use crate::statistics::{Estimate, median_estimate};
+
+/// A campaign and its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign<'a> {
+    pub name: &'a str,
+    pub records: &'a [Record],
+}
+
+/// The page of a campaign, beside an earlier one if there is one.
+pub fn page(campaign: Campaign<'_>, earlier: Option<Campaign<'_>>) -> Page {
+    let rows = study::rows(campaign.records);
+    let best = study::best(&rows);
+    let mut sections =
+        vec![Section::of("overview", "The best of each host", overview(campaign, &best))];
+    if let Some(earlier) = earlier {
+        let before = study::rows(earlier.records);
+        let blocks = changes::blocks(earlier.name, &before, &rows);
+        sections.push(Section::of("changes", "What changed", blocks));
+    }
+    for (number, one) in best.iter().enumerate() {
+        let of_host: Vec<&Row> = rows.iter().filter(|row| row.point.host == one.host).collect();
+        let blocks = match number < HOSTS_MAX {
+            true => host(number, one, &of_host),
+            false => vec![Block::Table(table(&of_host))],
+        };
+        sections.push(Section::of(&format!("host-{number}"), one.host, blocks));
+    }
+    let began = campaign.records.first().map_or(String::new(), results::started);
+    Page {
+        title: format!("Campaign {}", campaign.name),
+        subtitle: format!(
+            "{} on {}, {began}",
+            live::count(campaign.records.len() as u64, "cell"),
+            live::count(best.len() as u64, "host")
+        ),
+        sections: sections.into_iter().flatten().collect(),
+    }
+}
+
+fn overview(campaign: Campaign<'_>, best: &[Best<'_>]) -> Vec<Block> {
+    let sentences = best.iter().filter_map(sentence).collect();
+    let bars: Vec<Bar> = best.iter().flat_map(beside).collect();
+    let figure = Figure {
+        name: "best".into(),
+        title: "The best setting beside the program’s own choice".into(),
+        about: "Medians of all passes, as a share of the best of the lists on that host.".into(),
+        chart: Chart::Bars(Bars { label: "share of the best rate, %".into(), bars, most: None }),
+    };
+    let duty =
+        study::duty(campaign.records).filter(|duty| *duty > 0.0).map_or(String::new(), |duty| {
+            format!("Paths were loaded for {:.0} % of the time.", duty * 100.0)
+        });
+    vec![Block::List(sentences), Block::Figures(vec![figure]), Block::Text(duty)]
+}
+
+/// The answer for a host in a sentence.
+fn sentence(best: &Best<'_>) -> Option<String> {
+    let grid = best.grid?;
+    let passes = grid.rate.n;
+    let rate = told(grid);
+    let own = best.usual().or_else(|| best.auto.first().map(|(row, _)| *row));
+    let ratio = own.and_then(|own| best.auto.iter().find(|(row, _)| *row == own)?.1);
+    let own = match (own, ratio) {
+        (Some(own), Some(ratio)) => format!(
+            "; by itself the program makes {} ({:.3} of it{})",
+            Unit::of_rates(own.rate.median).name_with(own.rate.median),
+            ratio.value,
+            interval(ratio, own.rate.n.min(passes))
+        ),
+        _ => String::new(),
+    };
+    Some(format!("{}: {} carries {rate}{own}.", best.host, text::chosen(&grid.point.choice)))
+}
+
+/// A median with its interval, where there are passes for one.
+fn told(row: &Row) -> String {
+    let unit = Unit::of_rates(row.rate.median);
+    let limits = estimate(row).filter(|_| row.rate.n >= study::PASSES_MIN);
+    let limits = limits.map_or(String::new(), |found| {
+        let (low, high) = (found.low / unit.of, found.high / unit.of);
+        format!(
+            " (95 %: {} to {})",
+            crate::plot::scale::value(low),
+            crate::plot::scale::value(high)
+        )
+    });
+    format!("{}{limits}", unit.name_with(row.rate.median))
+}
+
+fn interval(ratio: Estimate, passes: usize) -> String {
+    match passes >= study::PASSES_MIN {
+        true => format!(", 95 %: {:.3} to {:.3}", ratio.low, ratio.high),
+        false => ", too few passes for an interval".into(),
+    }
+}
+
+/// The best of a host's lists is the whole; its own choices stand beside it.
+fn beside(best: &Best<'_>) -> Vec<Bar> {
+    let whole = best.grid.map_or(f64::NAN, |row| row.rate.median);
+    let bar = |row: &Row, name: &str, colour| Bar {
+        name: format!("{}: {}", best.host, text::chosen(&row.point.choice)),
+        parts: vec![Part { name: name.into(), colour, value: row.rate.median / whole * 100.0 }],
+        text: Unit::of_rates(row.rate.median).name_with(row.rate.median),
+    };
+    let grid = best.grid.map(|row| bar(row, "best of the lists", 0));
+    let own = best.auto.iter().map(|(row, _)| bar(row, "own choice", 1));
+    grid.into_iter().chain(own).collect()
+}
+
+fn host(number: usize, best: &Best<'_>, rows: &[&Row]) -> Vec<Block> {
+    let longest = rows.iter().map(|row| row.point.extent).max();
+    let same: Vec<&Row> =
+        rows.iter().copied().filter(|row| Some(row.point.extent) == longest).collect();
+    let mut figures = Vec::new();
+    figures.extend(grid::figures(&same));
+    figures.extend(levels::figures(best, &same));
+    figures.extend(grid::round_trips(&same));
+    figures.extend(lengths::figures(rows));
+    // Names are unique in a page.
+    for figure in &mut figures {
+        figure.name = format!("{}-{number}", figure.name);
+    }
+    let lead = sentence(best).map(Block::Lead);
+    lead.into_iter().chain([Block::Figures(figures), Block::Table(table(rows))]).collect()
+}
+
+/// Each setting, the fastest first.
+fn table(rows: &[&Row]) -> Table {
+    let mut rows = rows.to_vec();
+    rows.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
+    let most = rows.first().map_or(0.0, |row| row.rate.median);
+    let unit = Unit::of_rates(most);
+    let number = Column::number;
+    let caption = match rows.len() > ROWS_MAX {
+        true => format!("The fastest {ROWS_MAX} of {} settings", rows.len()),
+        false => "All settings, the fastest first".to_string(),
+    };
+    Table {
+        caption,
+        columns: vec![
+            number("window"),
+            number("streams"),
+            number("level"),
+            number("length"),
+            Column::text("choice"),
+            number("passes"),
+            number(&format!("median, {}", unit.name)),
+            number("middle half"),
+            number("rest, ms"),
+            number("load, ms"),
+            number("CPU here, %"),
+            number("CPU there, %"),
+        ],
+        rows: rows.into_iter().take(ROWS_MAX).map(|row| cells(row, unit)).collect(),
+    }
+}
+
+fn cells(row: &Row, unit: Unit) -> Vec<String> {
+    let Point { kind, choice, extent, .. } = &row.point;
+    let value = crate::plot::scale::value;
+    let times = |figure: Option<f64>, by: f64| figure.map_or("-".into(), |f| value(f * by));
+    vec![
+        text::window(choice.window_bytes),
+        choice.streams.to_string(),
+        text::plain(&choice.level),
+        extent.typed(),
+        kind.name().into(),
+        row.rate.n.to_string(),
+        value(row.rate.median / unit.of),
+        format!(
+            "{} to {}",
+            value(row.rate.lower_quartile / unit.of),
+            value(row.rate.upper_quartile / unit.of)
+        ),
+        times(row.rtt_unloaded_s, 1e3),
+        times(row.rtt_loaded_s, 1e3),
+        times(row.cpu_source, 100.0),
+        times(row.cpu_sink, 100.0),
+    ]
+}
+
+/// The median rate of a setting with its interval.
+fn estimate(row: &Row) -> Option<Estimate> {
+    median_estimate(&row.rates, SEED)
+}
+
+/// Any value will do: the same records give the same intervals.
+const SEED: u64 = 1;
+/// Hosts with charts; the others have their table.
+const HOSTS_MAX: usize = 8;
+const ROWS_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Rates over windows and streams, and round trips at rest and under load.
+
+use std::collections::BTreeSet;
+
+use super::estimate;
+use crate::campaign::Kind;
+use crate::campaign::study::{PASSES_MIN, Row};
+use crate::plot::scale::Unit;
+use crate::plot::{Axis, Chart, Figure, Heat, Series, Ticks, Xy, colour};
+use crate::report::campaign as text;
+
+/// Of each level a heat map, and of the first one lines too.
+pub(super) fn figures(rows: &[&Row]) -> Vec<Figure> {
+    let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.point.kind == Kind::Grid).collect();
+    let (windows, streams) = (windows(&rows), streams(&rows));
+    let mut found = Vec::new();
+    let levels = levels(&rows);
+    if windows.len() > 1 && streams.len() > 1 {
+        found.extend(levels.iter().map(|level| heat(&rows, level, &windows, &streams)));
+    }
+    // Without compression first: then the network is what is measured.
+    let first = levels.iter().find(|level| *level == "off").or_else(|| levels.first());
+    if let Some(level) = first {
+        let of_level: Vec<&Row> =
+            rows.iter().copied().filter(|row| row.point.choice.level == *level).collect();
+        found.extend((streams.len() > 1).then(|| lines(&of_level, &windows)));
+    }
+    found
+}
+
+fn windows(rows: &[&Row]) -> Vec<Option<u32>> {
+    let all: BTreeSet<Option<u32>> = rows.iter().map(|row| row.point.choice.window_bytes).collect();
+    // `auto`, which is none, comes last.
+    let (auto, given): (Vec<_>, Vec<_>) = all.into_iter().partition(Option::is_none);
+    given.into_iter().chain(auto).collect()
+}
+
+fn streams(rows: &[&Row]) -> Vec<u16> {
+    let all: BTreeSet<u16> = rows.iter().map(|row| row.point.choice.streams).collect();
+    all.into_iter().collect()
+}
+
+/// In the order of names; `off` first.
+fn levels(rows: &[&Row]) -> Vec<String> {
+    let all: BTreeSet<&String> = rows.iter().map(|row| &row.point.choice.level).collect();
+    let mut all: Vec<String> = all.into_iter().cloned().collect();
+    all.sort_by_key(|level| (level != "off", level.clone()));
+    all
+}
+
+fn heat(rows: &[&Row], level: &str, windows: &[Option<u32>], streams: &[u16]) -> Figure {
+    let at = |window: &Option<u32>, streams: &u16| {
+        let fits = |row: &&&Row| {
+            let choice = &row.point.choice;
+            choice.window_bytes == *window && choice.streams == *streams && choice.level == level
+        };
+        rows.iter().find(fits).map(|row| row.rate.median)
+    };
+    let values: Vec<Vec<Option<f64>>> = windows
+        .iter()
+        .rev()
+        .map(|window| streams.iter().map(|count| at(window, count)).collect())
+        .collect();
+    let most = values.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    let unit = Unit::of_rates(most);
+    let scaled = |row: Vec<Option<f64>>| {
+        row.into_iter().map(|cell| cell.map(|rate| rate / unit.of)).collect()
+    };
+    let of_level = match level {
+        "off" => String::new(),
+        level => format!(", level {}", text::plain(level)),
+    };
+    Figure {
+        name: format!("heat-{}", level.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
+        title: format!("Rate over windows and streams{of_level}"),
+        about: "Medians of all passes; the brighter, the faster.".into(),
+        chart: Chart::Heat(Heat {
+            label: format!("rate, {}", unit.name),
+            row_label: "window".into(),
+            column_label: "streams".into(),
+            rows: windows.iter().rev().map(|window| text::window(*window)).collect(),
+            columns: streams.iter().map(u16::to_string).collect(),
+            values: values.into_iter().map(scaled).collect(),
+        }),
+    }
+}
+
+fn lines(rows: &[&Row], windows: &[Option<u32>]) -> Figure {
+    let most = rows.iter().map(|row| row.rate.median).fold(0.0, f64::max);
+    let unit = Unit::of_rates(most);
+    let some = spread(windows);
+    let series = some.iter().enumerate().map(|(place, window)| {
+        let mut mine: Vec<&&Row> =
+            rows.iter().filter(|row| row.point.choice.window_bytes == *window).collect();
+        mine.sort_by_key(|row| row.point.choice.streams);
+        let point = |row: &&&Row| (f64::from(row.point.choice.streams), row.rate.median / unit.of);
+        let limits = |row: &&&Row| {
+            let found = estimate(row).filter(|_| row.rate.n >= PASSES_MIN)?;
+            Some((found.low / unit.of, found.high / unit.of))
+        };
+        let limits: Option<Vec<(f64, f64)>> = mine.iter().map(limits).collect();
+        let name = format!("window {}", text::window(*window));
+        let line = Series::line(&name, place, mine.iter().map(point).collect());
+        Series { limits: limits.unwrap_or_default(), ..line }
+    });
+    let shown = match some.len() < windows.len() {
+        true => format!(" {} of {} windows.", some.len(), windows.len()),
+        false => String::new(),
+    };
+    Figure {
+        name: "lines".into(),
+        title: "Rate over streams".into(),
+        about: format!(
+            "Medians of all passes; bars are 95 % intervals, where there are {PASSES_MIN} passes \
+             or more.{shown}"
+        ),
+        chart: Chart::Xy(Xy {
+            x: Axis::from_zero("streams"),
+            y: Axis::from_zero(&format!("rate, {}", unit.name)),
+            series: series.collect(),
+            marks: Vec::new(),
+        }),
+    }
+}
+
+/// As many as there are colours, the first and the last among them.
+fn spread(windows: &[Option<u32>]) -> Vec<Option<u32>> {
+    if windows.len() <= colour::COUNT {
+        return windows.to_vec();
+    }
+    let last = windows.len() - 1;
+    (0..colour::COUNT).map(|at| windows[at * last / (colour::COUNT - 1)]).collect()
+}
+
+/// What the load does to the round trip: one point for each setting.
+pub(super) fn round_trips(rows: &[&Row]) -> Option<Figure> {
+    let rate = |row: &Row| row.rate.median;
+    let most = rows.iter().map(|row| rate(row)).fold(0.0, f64::max);
+    let unit = Unit::of_rates(most);
+    let trips = |pick: fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
+        let mut points: Vec<(f64, f64)> =
+            rows.iter().filter_map(|row| Some((rate(row) / unit.of, pick(row)? * 1e3))).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    };
+    let (rest, load) = (trips(|row| row.rtt_unloaded_s), trips(|row| row.rtt_loaded_s));
+    if load.is_empty() {
+        return None;
+    }
+    Some(Figure {
+        name: "round-trips".into(),
+        title: "Round trip at rest and under load".into(),
+        about:
+            "One point of each kind for each setting, at the rate that it reached. What load adds \
+                waits in queues."
+                .into(),
+        chart: Chart::Xy(Xy {
+            x: Axis { ticks: Ticks::Round, ..Axis::from_zero(&format!("rate, {}", unit.name)) },
+            y: Axis::from_zero("round trip, ms"),
+            series: vec![Series::dots("under load", 1, load), Series::dots("at rest", 0, rest)],
+            marks: Vec::new(),
+        }),
+    })
+}
