@@ -244,14 +244,16 @@ fn page(rows: &[Row]) -> String {
 }
 
 const CRITERIA: &str = "\
-a copy of null to null over 100 Mbit/s and 30 ms, four streams, `--pace auto` and \
-`--pace off`. After 12 s other flows of CUBIC come, and go after 15 s more. Rates in Mbit/s: alone \
-is from the 4th second on, beside from the 3rd second of the others on, after from the 3rd to \
-the 8th second after their end. Fair is our rate alone by streams. The last columns are what \
-the others get together: beside the two copies, and beside four plain flows of CUBIC in our place.\n\nWith \
-`--pace auto`: alone at least 0.95 of the copy without a pace, beside at least 0.8 of the fair \
-share, after at least 0.9 of alone; where our streams are CUBIC, the others keep at least 0.8 of \
-what they keep beside plain flows. BBR's harm to CUBIC is told without a bound.";
+a copy of null to null over 100 Mbit/s and 30 ms, four streams, `--pace auto` and `--pace \
+off`. After 12 s other flows of CUBIC come, and go after 15 s more. Rates in Mbit/s: alone \
+is from the 4th second on, beside from the 3rd second of the others on, after from the 3rd \
+to the 8th second after their end. Fair is our rate alone by streams. The last columns are \
+what the others get together: beside the two copies, and beside four plain flows of CUBIC \
+in our place.\
+\n\nWith `--pace auto`: alone at least 0.95 of the copy without a pace, beside at least 0.8 of \
+the fair share, after at least 0.9 of alone; where our streams are CUBIC, the others keep \
+at least 0.8 of what they keep beside plain flows. BBR's harm to CUBIC is told without a \
+bound.";
 
 const CELLS: &[Cell] = &[
     Cell { queue: "1bdp", congestion: "cubic", others: 1 },
