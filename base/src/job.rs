@@ -305,7 +305,16 @@ pub enum CleanEvent {
     },
     /// A running transfer holds it.
     Held(PathBuf),
+    /// An upload to an object store that is not old enough to be called abandoned.
+    Young(PathBuf),
     Failed(super::fault::Fault),
+}
+
+/// Whether files are removed or only reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleaning {
+    Remove,
+    Tell,
 }
 
 /// The totals of cleaning a folder.
@@ -314,6 +323,7 @@ pub struct Cleaned {
     pub files: u64,
     pub bytes: u64,
     pub held: u64,
+    pub young: u64,
     pub failed: u64,
 }
 
@@ -322,6 +332,7 @@ impl Cleaned {
         self.files += other.files;
         self.bytes += other.bytes;
         self.held += other.held;
+        self.young += other.young;
         self.failed += other.failed;
     }
 }

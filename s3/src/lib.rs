@@ -1,6 +1,7 @@
 //! Object stores as ends of a copy: a client of S3 whose calls block, so that it needs no runtime.
 //! The mover calls it from the threads on which it waits for devices.
 
+mod abandoned;
 mod addresses;
 mod answers;
 mod bucket;
@@ -19,9 +20,10 @@ mod trust;
 mod upload;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base::fault::Fault;
-use base::job::ObjectUrl;
+use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
 use mover::io::store::{Store, Stores};
 
 use crate::bucket::Bucket;
@@ -39,6 +41,24 @@ pub struct S3 {
 impl S3 {
     pub fn new(options: Options) -> S3 {
         S3 { options, client: Mutex::new(None) }
+    }
+
+    /// Removes uploads to a key, and below it, that were begun so long ago and never completed.
+    pub fn clean(
+        &self,
+        url: &ObjectUrl,
+        age_min: Duration,
+        cleaning: Cleaning,
+        tell: &mut dyn FnMut(&CleanEvent),
+    ) -> Cleaned {
+        let client = settings::check_bucket(&url.bucket).and_then(|()| self.client());
+        match client {
+            Ok(client) => abandoned::clean(&client, url, age_min, cleaning, tell),
+            Err(fault) => {
+                tell(&CleanEvent::Failed(fault));
+                Cleaned { failed: 1, ..Cleaned::default() }
+            }
+        }
     }
 
     fn client(&self) -> Result<Arc<Client>, Fault> {

@@ -1,13 +1,13 @@
-//! `datapump clean`: removes what abandoned copies have left below a folder.
+//! `datapump clean`: removes what abandoned copies have left below a folder, or in a store.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::console::Console;
 use super::endpoint::{EndArg, Role};
-use super::options::copying;
-use super::order::Show;
+use super::options::{copying, stores};
+use super::order::{Show, stores_of};
 use super::progress::Collected;
 use super::typed::Typed;
 use super::words::quote;
@@ -16,16 +16,26 @@ use analysis::report::files::{self, Dry};
 use analysis::report::json;
 use analysis::report::live::count;
 use base::fault::Class;
-use base::job::{CleanEvent, Cleaned, Location};
-use mover::pump::sink::clean::{self, Cleaning};
+use base::job::{CleanEvent, Cleaned, Cleaning, Location, ObjectUrl};
+use mover::pump::sink::clean;
 
 #[derive(Debug)]
 pub(crate) struct CleanArgs {
-    roots: Vec<PathBuf>,
+    roots: Vec<Root>,
     /// The roots as they were typed.
     shown: Vec<String>,
     cleaning: Cleaning,
+    /// Uploads that are younger may be under way.
+    age_min: Duration,
+    stores: s3::Options,
     show: Show,
+}
+
+/// Where to clean.
+#[derive(Debug)]
+enum Root {
+    Folder(PathBuf),
+    Store(ObjectUrl),
 }
 
 impl CleanArgs {
@@ -38,24 +48,23 @@ impl CleanArgs {
                 true => Cleaning::Tell,
                 false => Cleaning::Remove,
             },
+            age_min: typed.value_or_default(&stores::MIN_AGE)?.into(),
+            stores: stores_of(typed)?,
             show: Show::of(typed)?,
         })
     }
 }
 
-/// A folder to clean: always of this host.
-fn root(word: &OsStr) -> Result<PathBuf, String> {
+/// A folder of this host, or a store.
+fn root(word: &OsStr) -> Result<Root, String> {
     match EndArg::parse(word, Role::Target, 0)? {
-        EndArg { host: None, location: Location::Path(path), .. } => Ok(path),
+        EndArg { host: None, location: Location::Path(path), .. } => Ok(Root::Folder(path)),
         EndArg { host: Some(host), location: Location::Path(path), .. } => Err(format!(
             "clean works on this host: run it there, as in ssh {host} datapump clean {}",
             quote(&path.to_string_lossy())
         )),
-        EndArg { location: Location::Object(url), .. } => Err(format!(
-            "'{url}' is in an object store, which removes uploads that broke by its own rules: \
-             clean needs a folder of this host"
-        )),
-        _ => Err("clean needs a folder".into()),
+        EndArg { location: Location::Object(url), .. } => Ok(Root::Store(url)),
+        _ => Err("clean needs a folder, or s3://BUCKET/KEY".into()),
     }
 }
 
@@ -68,8 +77,9 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
     console.event(&start("clean", args.shown.clone(), None, None));
     let mut collected = Collected::default();
     let mut all = Cleaned::default();
+    let stores = s3::S3::new(args.stores.clone());
     for root in &args.roots {
-        let cleaned = clean::clean(root, args.cleaning, &mut |sight| {
+        let mut tell = |sight: &CleanEvent| {
             console.event(&json::cleaned(sight, dry));
             match sight {
                 CleanEvent::Failed(fault) => {
@@ -78,7 +88,11 @@ pub(super) fn run(args: &CleanArgs, started: Instant) -> u8 {
                 }
                 told => console.summary(&files::sight(told, dry)),
             }
-        });
+        };
+        let cleaned = match root {
+            Root::Folder(folder) => clean::clean(folder, args.cleaning, &mut tell),
+            Root::Store(url) => stores.clean(url, args.age_min, args.cleaning, &mut tell),
+        };
         all.add(&cleaned);
     }
     let end = json::end((all.failed > 0).then_some(Class::SomeFailed), None);

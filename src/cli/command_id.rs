@@ -155,7 +155,9 @@ impl CommandId {
                 "Demonstrate it on this host alone: make data, copy it encrypted, verify, clean up"
             }
             CommandId::Verify => "Re-read files and compare them with a receipt (copy --manifest)",
-            CommandId::Clean => "Remove the partial files of abandoned copies below a folder",
+            CommandId::Clean => {
+                "Remove what abandoned copies have left below a folder, or in an object store"
+            }
             CommandId::Measure => {
                 "Measure what a byte costs: each part alone, then their compositions"
             }

@@ -32,7 +32,8 @@ Each file that differs, is missing or cannot be read is named. The exit code is\
 
 pub(crate) const CLEAN: &str = "\
 Removes .datapump-*.part and .datapump-*.journal files; files of a running copy\n\
-are kept. A copy restarted afterwards starts over.";
+are kept. A copy restarted afterwards starts over. In an object store it aborts uploads to KEY,\n\
+and to keys below it, that were begun at least --min-age ago and never completed.";
 
 /// Where the results are, below the options of the command that shows them.
 pub(crate) const RESULTS: &str = "\

@@ -139,7 +139,10 @@ impl CopyArgs {
             about_far: ABOUT_FAR.iter().copied().filter(|name| typed.is_typed(name)).collect(),
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
-            stores: stores_of(typed)?,
+            stores: s3::Options {
+                silent_max: typed.value(&moving::STALL)?.map(Duration::from),
+                ..stores_of(typed)?
+            },
             preserve,
             files_from: typed.value(&copying::FILES_FROM)?,
             files_from_nul: typed.has(&copying::NULL),
@@ -324,7 +327,7 @@ const STORE_REQUEST_BYTES: u32 = 8 << 20;
 const PART_BYTES_MIN: u32 = 5 << 20;
 
 /// How object stores are reached.
-fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
+pub(super) fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
     Ok(s3::Options {
         endpoint: typed.value(&stores::S3_ENDPOINT)?,
         profile: typed.value(&stores::S3_PROFILE)?,
@@ -332,7 +335,7 @@ fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
         ca: typed.value(&stores::S3_CA)?,
         addressing: typed.value_or_default(&stores::S3_ADDRESSING)?,
         requester_pays: typed.has(&stores::S3_REQUESTER_PAYS),
-        silent_max: typed.value(&moving::STALL)?.map(Duration::from),
+        silent_max: None,
     })
 }
 

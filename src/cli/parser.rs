@@ -96,7 +96,9 @@ fn words(command: CommandId) -> Vec<Arg> {
             word("MANIFEST", "The receipt, as --manifest wrote it or b3sum prints it"),
             word("PATH", "The folder that its names are relative to, or its only file"),
         ],
-        CommandId::Clean => vec![word("PATH", "Destination folders of copies").num_args(1..)],
+        CommandId::Clean => {
+            vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
+        }
         CommandId::Measure => vec![many("WHAT", MEASURED)],
         CommandId::MeasureCodec => vec![many("FILE", PACKED)],
         CommandId::NetTest => {

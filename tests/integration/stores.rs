@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::support::gateway::{Gateway, file_of, set_mtime};
 use crate::support::run;
-use crate::support::{Scene, each, need};
+use crate::support::{Scene, each, need, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -254,4 +254,38 @@ fn certificates_are_checked() {
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("has no certificate in the form PEM"), "{ran}");
     assert!(!gateway.object("c").exists());
+}
+
+/// What a killed program leaves is kept while it is young, and removed when it is old, wherever the
+/// store has it; other keys are left alone.
+#[test]
+fn uploads_of_a_killed_program_are_cleaned() {
+    let (gateway, scene) = (Gateway::new(), Scene::new());
+    file_of(&scene.path("big"), 64 * MIB, 1);
+    let line = "copy @/big s3:/left/big --rate 8MB";
+    let mut child = gateway.command(&scene, line, gateway.port).spawn().unwrap();
+    let states = |line: &str| -> Vec<(String, String)> {
+        let events = gateway.run(&scene, &format!("{line} --json")).events();
+        let files = events.iter().filter(|event| event["event"] == "file");
+        let text =
+            |event: &serde_json::Value, name: &str| event[name].as_str().unwrap().to_string();
+        files.map(|event| (text(event, "path"), text(event, "state"))).collect()
+    };
+    until("an upload has begun", || !states("clean -n --min-age off s3:/left/").is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = |state: &str| vec![("s3://bucket/left/big".to_string(), state.to_string())];
+    for (line, expect) in [
+        ("clean s3:/left/", left("young")),
+        ("clean --min-age off s3:/lef", vec![]),
+        ("clean -n --min-age off s3:/left", left("would_remove")),
+        ("clean --min-age off s3:/left/big", left("removed")),
+        ("clean --min-age off s3:/", vec![]),
+    ] {
+        assert_eq!(states(line), expect, "{line}");
+    }
+    assert!(!gateway.object("left/big").exists());
+    let ran = gateway.run(&scene, "clean s3://nosuchbucket/");
+    assert_eq!(ran.code, 3, "{ran}");
+    assert!(format!("{ran}").contains("nosuchbucket"), "{ran}");
 }

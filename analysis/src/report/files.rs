@@ -52,6 +52,7 @@ pub fn sight(sight: &CleanEvent, dry: Dry) -> String {
             format!("{word}: {} ({})", shown(path), Bytes(*bytes))
         }
         CleanEvent::Held(path) => format!("kept: {} (in use by a running copy)", shown(path)),
+        CleanEvent::Young(path) => format!("kept: {} (it may be under way)", shown(path)),
         CleanEvent::Failed(fault) => fault.text.clone(),
     }
 }
@@ -63,7 +64,11 @@ pub fn cleaned(cleaned: &Cleaned, dry: Dry) -> String {
         0 => String::new(),
         held => format!("; {} kept, in use by a running copy", count(held, "file")),
     };
-    format!("{} {word}, {}{held}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
+    let young = match cleaned.young {
+        0 => String::new(),
+        young => format!("; {} kept, not as old as --min-age", count(young, "upload")),
+    };
+    format!("{} {word}, {}{held}{young}\n", count(cleaned.files, "file"), Bytes(cleaned.bytes))
 }
 
 fn all_match(files: u64) -> String {

@@ -205,6 +205,7 @@ pub fn cleaned(sight: &CleanEvent, dry: Dry) -> Event {
             Event::File(File { bytes, ..file(path.as_os_str().as_bytes(), state) })
         }
         CleanEvent::Held(path) => Event::File(file(path.as_os_str().as_bytes(), "held")),
+        CleanEvent::Young(path) => Event::File(file(path.as_os_str().as_bytes(), "young")),
         CleanEvent::Failed(fault) => file_failed(b"", fault),
     }
 }

@@ -12,14 +12,7 @@ use rustix::io::Errno;
 
 use crate::io::beneath::{self, Links};
 use base::fault::Fault;
-use base::job::{CleanEvent, Cleaned};
-
-/// Whether files are removed or only reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleaning {
-    Remove,
-    Tell,
-}
+use base::job::{CleanEvent, Cleaned, Cleaning};
 
 /// Which of our names a name is.
 #[derive(Clone, Debug, PartialEq, Eq)]
