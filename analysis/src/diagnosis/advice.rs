@@ -71,7 +71,7 @@ impl Adviser<'_> {
             Bottleneck::Pacing => self.raise(),
             Bottleneck::PathLoss => self.more_streams(),
             Bottleneck::PathFull => (self.nothing(), Some(self.rate())),
-            Bottleneck::SharedBottleneck => (self.share(), Some(self.rate())),
+            Bottleneck::SharedBottleneck => (self.share(), None),
             Bottleneck::ShallowBuffer => self.pace(),
             Bottleneck::HostCpu => (self.cpu(), None),
             Bottleneck::Undetermined => (Change::Look, None),

@@ -106,7 +106,10 @@ fn told(row: &Row) -> String {
 fn interval(ratio: Estimate, passes: usize) -> String {
     match passes >= study::PASSES_MIN {
         true => format!(", 95 %: {:.3} to {:.3}", ratio.low, ratio.high),
-        false => ", too few passes for an interval".into(),
+        false => match passes {
+            1 => ", measured once: it may be chance".into(),
+            _ => format!(", measured {passes} times: it may be chance"),
+        },
     }
 }
 

@@ -56,28 +56,36 @@ pub fn page(host: Host<'_>) -> Page {
 fn costs(model: &HostModel, parts: &[&PartStudy]) -> Vec<Block> {
     let mut figures: Vec<Figure> = parts.iter().enumerate().map(cost).collect();
     figures.extend(residuals(parts));
-    let mut blocks = vec![Block::Lead(cheapest(model)), Block::Figures(figures)];
+    let mut blocks = vec![Block::Lead(request_costs(model)), Block::Figures(figures)];
     blocks.extend(sheets(&[curves::host(model)]));
     blocks
 }
 
-/// The answer in a sentence: bytes and requests of each part.
-fn cheapest(model: &HostModel) -> String {
+/// The answer in a sentence: what a usual request costs in each part, the dearest first.
+fn request_costs(model: &HostModel) -> String {
     let of = |component: &crate::model::Component| {
         let regime = component.regimes.last()?;
-        Some(format!(
-            "{} {} ns a byte and {} µs a request",
+        let (byte_ns, request_ns) = (regime.cb_ns.value, regime.cr_ns.value);
+        let whole_us = byte_ns.mul_add(USUAL_REQUEST_BYTES, request_ns) / 1e3;
+        let told = format!(
+            "{} {} µs ({} ns a byte and {} µs a request)",
             name(component.part),
-            value(regime.cb_ns.value),
-            value(regime.cr_ns.value / 1e3)
-        ))
+            value(whole_us),
+            value(byte_ns),
+            value(request_ns / 1e3)
+        );
+        Some((whole_us, told))
     };
-    let known: Vec<String> = model.components.iter().filter_map(of).collect();
-    match known.is_empty() {
+    let mut known: Vec<(f64, String)> = model.components.iter().filter_map(of).collect();
+    known.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let told: Vec<String> = known.into_iter().map(|(_, told)| told).collect();
+    match told.is_empty() {
         true => "No part of this host was measured alone: 'datapump measure all' does it.".into(),
-        false => format!("CPU time: {}.", known.join("; ")),
+        false => format!("CPU time of a request of 1 MiB, by part: {}.", told.join("; ")),
     }
 }
+
+const USUAL_REQUEST_BYTES: f64 = 1_048_576.0;
 
 /// A part, and the conditions that it was measured under.
 fn titled(part: &PartStudy) -> String {
@@ -352,8 +360,7 @@ mod tests {
         let page = page(Host { model: &model, study: Some(&study), copies: &copies });
         let html = page.html();
         assert!(html.len() < 3_000_000, "{}", html.len());
-        for text in ["disk source 0.1", "2 of 3 copies took", "Table 1. CPU cost of a disk source"]
-        {
+        for text in ["disk source 13", "2 of 3 copies took", "Table 1. CPU cost of a disk source"] {
             assert!(html.contains(text), "{text}\n{html}");
         }
         let names: Vec<&str> = page.figures().map(|figure| figure.name.as_str()).collect();

@@ -155,7 +155,8 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             size(features.queue_s() * features.goodput)
         ),
         Bottleneck::SharedBottleneck => format!(
-            "{name}: others send over this path too; {rate} is our part, and it varies by {}",
+            "{name}: others send over this path too: while a queue stands there, what we get \
+             varies by {}; our part is {rate} on average",
             percent(figures.sharing.unwrap_or_default().variation)
         ),
         Bottleneck::ShallowBuffer => format!(

@@ -116,9 +116,7 @@ fn order(change: &Change) -> String {
                 .into()
         }
         Change::Share { .. } => {
-            "nothing that takes no bandwidth from the others: wait for them, or \
-                                 take more of it with more --streams"
-                .into()
+            "wait until the others have gone; more --streams would take bandwidth from them".into()
         }
         Change::Nothing { queue_bytes } => {
             format!("nothing: the network is the limit; {} are queued", size(*queue_bytes))
