@@ -181,7 +181,6 @@ fn what_is_refused_is_named() {
         ("copy @/file s3:/x --s3-endpoint ftp://h", 2, "begins with neither https:// nor"),
         ("copy -r @/odd s3:/odd", 3, "is not UTF-8: rename it"),
         ("copy -r @/odd s3:/odd2", 3, "more than 1024 bytes: shorten it"),
-        ("clean s3:/x", 2, "removes uploads that broke by its own rules"),
         ("verify @/file s3:/x", 2, "is in an object store: copy it to this host"),
         ("copy -r @/odd s3:/x --delete", 2, "--delete makes a folder the mirror of another"),
     ];

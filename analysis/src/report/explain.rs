@@ -155,8 +155,7 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             size(features.queue_s() * features.goodput)
         ),
         Bottleneck::SharedBottleneck => format!(
-            "{name}: others send over this path too: while a queue stands there, what we get \
-             varies by {}; our part is {rate} on average",
+            "{name}: others send here too, as our part, {rate} on average, varies by {} in a queue",
             percent(figures.sharing.unwrap_or_default().variation)
         ),
         Bottleneck::ShallowBuffer => format!(

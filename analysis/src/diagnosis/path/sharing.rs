@@ -110,6 +110,6 @@ const BINS_MAX: usize = 100_000;
 const BINS_MIN: usize = 8;
 /// The part of such a time in which a stream must have been seen.
 const SEEN_MIN: f64 = 0.5;
-/// A round trip longer than the least one by this shows a queue.
-const QUEUE_SHARE: f64 = 0.1;
+/// A round trip longer than the least one by this shows a queue, and more than a loaded host adds.
+const QUEUE_SHARE: f64 = 0.25;
 const QUEUE_SECONDS: f64 = 0.0025;
