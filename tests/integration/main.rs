@@ -46,6 +46,7 @@ mod soaker;
 mod start;
 mod stores;
 mod stores_faulty;
+mod stores_resume;
 mod sweep;
 mod terminal;
 mod torture;

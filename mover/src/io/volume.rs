@@ -74,7 +74,8 @@ pub struct Status {
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// Device and inode: names of the same file have the same pair.
+    /// Device and inode: names of the same file have the same pair, and so do objects with the same
+    /// bytes (`OBJECT_DEVICE`).
     pub inode: (u64, u64),
     /// The space that it takes on the disk.
     pub allocated_bytes: u64,
@@ -384,8 +385,8 @@ impl LazyFile {
 
     fn open(&self) -> Result<Handle, Fault> {
         let handle = match &self.new {
-            Some(new) if self.made.is_none() => return self.volume.begin(&self.path, new),
-            _ => self.volume.open(&self.path, self.access)?,
+            Some(new) => return self.volume.begin(&self.path, new),
+            None => self.volume.open(&self.path, self.access)?,
         };
         if let Some(made) = self.made {
             let (there, _) = self.volume.identity_of(&handle, &self.path)?;

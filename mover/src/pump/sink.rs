@@ -31,7 +31,6 @@ use folders::Folders;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
-use crate::io::store::NewObject;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::backup::Backup;
@@ -506,7 +505,7 @@ impl SinkSide {
         };
         let begun = partial.map(|partial| partial.file);
         let temporary = self.temporary_of(entry, begun);
-        let new = self.new_object(number, entry);
+        let new = self.new_object(number, entry, partial);
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
@@ -540,18 +539,6 @@ impl SinkSide {
             file_system: self.file_system_of(&entry.path),
             new,
         }
-    }
-
-    /// What it becomes where the destination is an object store.
-    fn new_object(&self, number: u64, entry: &Entry) -> Option<Arc<NewObject>> {
-        self.target.volume()?.store()?;
-        Some(Arc::new(NewObject {
-            path: entry.path.clone(),
-            size: (entry.kind != EntryKind::Pipe).then_some(entry.size),
-            meta: self.metadata(entry),
-            replace: self.replace(number),
-            part_bytes: self.settings.request_bytes,
-        }))
     }
 
     fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
+use crate::io::volume::{Cache, Handle, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
 use crate::pump::sink::mirror::{Obstacles, Pass, Step};
@@ -153,6 +153,8 @@ impl Finisher {
     /// temporary name meanwhile is recognized.
     fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
+        // What a store has acknowledged is kept.
+        let fsync = if volume.store().is_some() { Fsync::File } else { self.fsync };
         let mut files = Vec::with_capacity(objects.len());
         for object in objects.iter_mut().filter(|object| object.outcome.is_ok()) {
             let wanted = &object.wanted;
@@ -164,7 +166,7 @@ impl Finisher {
             };
             match made {
                 Ok(made) => {
-                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
+                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, fsync);
                     files.push((key, object.outcome.as_ref().ok().copied().flatten()));
                 }
                 Err(fault) => object.outcome = Err(fault),
@@ -254,7 +256,17 @@ impl Finisher {
             };
             if let Some(file) = file {
                 self.begun.insert(advance.number, file);
+                let is_new = known.is_none();
+                let upload = match advance.file.handle()? {
+                    Handle::Object(object) => object.take_parts(),
+                    Handle::Fd(_) | Handle::Sim(_) => None,
+                };
+                let is_upload = upload.is_some();
+                upload.map_or(Ok(()), |upload| journal.parts(file, upload, is_new))?;
                 journal.have(file, &advance.written)?;
+                if is_upload {
+                    journal.flushed(file)?; // what a store has acknowledged is kept
+                }
             }
             files.push(file);
         }
