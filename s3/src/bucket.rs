@@ -15,6 +15,7 @@ use crate::reading::{self, Reading, Seen};
 use crate::refusal;
 use crate::signing::encode;
 use crate::upload::{self, Upload};
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::ObjectUrl;
 use base::owners::Owner;
@@ -364,6 +365,11 @@ impl Volume for Bucket {
         };
         lock(&self.made).remove(path);
         Left { given, synced: Ok(()) }
+    }
+
+    /// As tags: what is known only after an upload has begun cannot be among its headers.
+    fn set_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Fault> {
+        self.tag(&self.key(path)?, sums)
     }
 
     fn take_warnings(&self) -> Vec<String> {

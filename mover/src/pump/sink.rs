@@ -24,6 +24,7 @@ mod mirroring;
 pub mod objects;
 pub mod owner_map;
 pub mod places;
+pub(crate) mod read_back;
 pub mod resume;
 mod target;
 
@@ -273,6 +274,7 @@ impl SinkSide {
     pub fn finished(&mut self, finished: &[Finished]) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut well = Vec::new();
+        let mut extra = Vec::new();
         for object in finished {
             self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
             self.stretches.remove(&object.number);
@@ -285,7 +287,12 @@ impl SinkSide {
                 self.left(&object.path, end);
             }
             match &object.outcome {
-                Ok(sum) => well.push((object.number, *sum)),
+                Ok(sum) => {
+                    well.push((object.number, *sum));
+                    extra.extend(
+                        (!object.extra.is_empty()).then_some((object.number, object.extra)),
+                    );
+                }
                 Err(fault) => {
                     self.note_lacking();
                     self.lacking += 1;
@@ -295,6 +302,9 @@ impl SinkSide {
             }
         }
         self.leave_directories();
+        for objects in extra.chunks(FINISHED_MAX) {
+            messages.push(Message::Extra { objects: objects.to_vec() });
+        }
         for objects in well.chunks(FINISHED_MAX) {
             messages.push(Message::Finished { objects: objects.to_vec() });
         }

@@ -5,14 +5,45 @@ use std::os::unix::fs::DirBuilderExt;
 use std::sync::{Arc, Mutex};
 
 use crate::bucket::Bucket;
-use crate::client::{Trouble, lock};
+use crate::checksum;
+use crate::client::{Call, Into, Trouble, lock};
 use crate::listing::{self, PAGE_KEYS, Page};
 use crate::parts;
 use crate::refusal;
+use base::extra::ExtraSums;
 use base::fault::Fault;
 use mover::io::disk::Disk;
 use mover::io::store::{Details, Listed, ListedKind, ListedPart, Store};
 use mover::io::volume::{Segment, Status, Volume};
+
+impl Bucket {
+    /// Gives an object its digests as tags. A store that has none, or a user who may not, is told.
+    pub(super) fn tag(&self, key: &str, sums: &ExtraSums) -> Result<(), Fault> {
+        let mut body = String::from("<Tagging><TagSet>");
+        for (kind, hex) in sums.hex() {
+            let name = kind.name();
+            body.push_str(&format!("<Tag><Key>checksum.{name}</Key><Value>{hex}</Value></Tag>"));
+        }
+        body.push_str("</TagSet></Tagging>");
+        let body = body.as_bytes();
+        let sum = checksum::written(checksum::of(body));
+        let headers = vec![("x-amz-checksum-crc64nvme".to_string(), sum)];
+        let (bucket, query) = (&self.bucket[..], &[("tagging", "")]);
+        let call = Call { method: "PUT", bucket, key, query, headers, body, ..Call::default() };
+        match self.client.call(&call, Into::Text) {
+            Err(Trouble::Refused(refusal)) => {
+                let text = format!(
+                    "the store refuses tags, so digests are only in the receipt: {}",
+                    refusal.told()
+                );
+                self.warn(Some(&text));
+                Ok(())
+            }
+            Err(Trouble::Lost(fault)) => Err(fault),
+            Ok(_) => Ok(()),
+        }
+    }
+}
 
 impl Store for Bucket {
     fn check(&self) -> Result<(), Fault> {

@@ -204,10 +204,12 @@ impl FaultyStore {
         let (fitting, applied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let store = FaultyStore { port, applied: applied.clone(), seen: seen.clone() };
-        let gateway = gateway.clone();
+        // Its thread never ends, and must not keep the gateway running.
+        let gateway = Arc::downgrade(gateway);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let (gateway, rule) = (gateway.clone(), rule.clone());
+                let Some(gateway) = gateway.upgrade() else { return };
+                let rule = rule.clone();
                 let (fitting, applied, seen) = (fitting.clone(), applied.clone(), seen.clone());
                 thread::spawn(move || {
                     let mut proxied = Proxied { client, gateway, rule, fitting, applied, seen };
