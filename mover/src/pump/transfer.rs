@@ -34,7 +34,7 @@ use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
 use base::settings::Settings;
 use base::tally::{SideReport, Tally};
-use base::units::{Nanos, Tick};
+use base::units::{Nanos, Rate, Tick};
 
 mod backlog;
 mod comparing;
@@ -301,6 +301,8 @@ struct Core {
     report: Report,
     /// The far source has been told to stop.
     enough_said: bool,
+    /// The limit of the rate that the source has been told, since the transfer began.
+    limit_known: Option<Option<Rate>>,
 }
 
 /// The peer's state during the transfer.
@@ -374,6 +376,7 @@ impl Core {
             failed_last: String::new(),
             report: Report::NotYet,
             enough_said: false,
+            limit_known: None,
         }
     }
 
@@ -448,6 +451,7 @@ impl Core {
         }
         self.offer()?;
         self.end_if_enough();
+        self.limit_if_asked();
         if let Some(end) = self.source.as_mut().and_then(SourceSide::pipe_end) {
             self.say_to_sink(end)?;
         }

@@ -13,6 +13,7 @@ use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use base::path::PathSample;
 use base::settings::{Cut, Settings};
 use base::tally::SideReport;
+use base::units::Rate;
 
 mod fields;
 mod settings;
@@ -39,9 +40,10 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// a far source expands `~USER` and wildcards.
 /// 12: owners have names, and settings say whether they count, who gets the files of whom, and
 /// where a sink keeps what it replaces or removes.
-/// 13: a sink may read again what it has written, and may compute digests besides, which it tells.
-pub const VERSION_MIN: u16 = 13;
-pub const VERSION_MAX: u16 = 13;
+/// 13: the rate can be changed while the transfer runs; a pace that gives way to others.
+/// 14: a sink may read again what it has written, and may compute digests besides, which it tells.
+pub const VERSION_MIN: u16 = 14;
+pub const VERSION_MAX: u16 = 14;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -248,6 +250,10 @@ pub enum Message {
     },
     /// Sink that drives: an endless source must end now.
     Enough,
+    /// Sink that drives: the rate that the source must keep from now on; `None`: no limit.
+    Limit {
+        rate: Option<Rate>,
+    },
     /// Sink: the time that its passage took since it last reported it.
     DecompressionTime(DecompressionTime),
     Warning {
@@ -344,7 +350,8 @@ impl Message {
             Message::Present { .. } => 28,
             Message::Deleted { .. } => 29,
             Message::NotDeleted { .. } => 30,
-            Message::Extra { .. } => 31,
+            Message::Limit { .. } => 31,
+            Message::Extra { .. } => 32,
         }
     }
 
@@ -365,6 +372,7 @@ impl Message {
             Message::Opened(opened) => fields::put_opened(out, opened),
             Message::Carry(carries) => out.u8(*carries as u8),
             Message::Ping | Message::Enough => {}
+            Message::Limit { rate } => settings::put_rate(out, *rate),
             Message::Carried(bytes) => out.raw(bytes),
             Message::Offer { first, entries } => {
                 out.u64(*first);
@@ -443,7 +451,7 @@ impl Message {
             8 => Message::OfferEnd { objects: from.u64()?, bytes: from.u64()? },
             9 => Message::Ack { ranges: fields::get_ranges(from)?, bytes: from.u64()? },
             10 => Message::Finished { objects: fields::get_finished(from)? },
-            31 => Message::Extra { objects: fields::get_extra(from)? },
+            32 => Message::Extra { objects: fields::get_extra(from)? },
             11 => Message::Failed { object: from.u64()?, fault: fields::get_fault(from)? },
             12 => Message::Unoffered {
                 path: from.bytes(PATH_BYTES_MAX)?.to_vec(),
@@ -464,6 +472,7 @@ impl Message {
                 Message::Samples { stream, samples }
             }
             24 => Message::Enough,
+            31 => Message::Limit { rate: settings::get_rate(from)? },
             25 => Message::DecompressionTime(fields::get_decompression_time(from)?),
             26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
             27 => Message::Cut(fields::get_cut(from)?),
