@@ -501,12 +501,11 @@ fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(
 fn can_read_back(settings: &Settings, target: &EndArg) -> Result<(), String> {
     let is_store = matches!(target.location, Location::Object(_));
     let keeps = is_store || is_path(std::slice::from_ref(target));
-    if !keeps && settings.digest_also.iter().any(|kind| !kind.combines()) {
-        return Err("--digest-also md5 and sha256 read a file once more, and DST keeps nothing: \
-                    adler32 and crc32c are computed as the bytes pass"
-            .into());
-    }
     let why = match settings {
+        Settings { digest_also, .. } if !keeps && digest_also.iter().any(|it| !it.combines()) => {
+            "--digest-also md5 and sha256 read a file once more, and DST keeps nothing: adler32 \
+             and crc32c are computed as the bytes pass"
+        }
         Settings { verify: Verify::Received | Verify::Source, .. } => return Ok(()),
         Settings { digest: DigestKind::None, .. } => {
             "--verify disk compares digests and --digest none makes none: leave one out"
