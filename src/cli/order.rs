@@ -503,8 +503,7 @@ fn can_read_back(settings: &Settings, target: &EndArg) -> Result<(), String> {
     let keeps = is_store || is_path(std::slice::from_ref(target));
     let why = match settings {
         Settings { digest_also, .. } if !keeps && digest_also.iter().any(|it| !it.combines()) => {
-            "--digest-also md5 and sha256 read a file once more, and DST keeps nothing: adler32 \
-             and crc32c are computed as the bytes pass"
+            "--digest-also md5 and sha256 read files again, and DST keeps nothing: leave them out"
         }
         Settings { verify: Verify::Received | Verify::Source, .. } => return Ok(()),
         Settings { digest: DigestKind::None, .. } => {
