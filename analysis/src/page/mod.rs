@@ -6,6 +6,7 @@ pub mod host;
 mod html;
 pub mod run;
 mod style;
+mod words;
 
 use crate::plot::{Figure, Table};
 
