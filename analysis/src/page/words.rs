@@ -52,8 +52,8 @@ const WORDS: [(&str, &[&str], &str); 12] = [
     (
         "Cb, Cr, Cs",
         &["Cb", "Cr", "Cs"],
-        "CPU time of a byte; of a request, however large; and, in addition, of a request that finds \
-         the device idle",
+        "CPU time of a byte; of a request, however large; and, in addition, of a request that \
+         finds the device idle",
     ),
     (
         "congestion window",
@@ -64,7 +64,7 @@ const WORDS: [(&str, &[&str], &str); 12] = [
     (
         "lane",
         &["lane", "lanes", "lanes'"],
-        "the thread of a stream, on each host; it reads or receives, processes, and sends or writes",
+        "the thread of a stream on each host: it reads or receives, processes, sends or writes",
     ),
     (
         "level of compression",
