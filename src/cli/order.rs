@@ -18,6 +18,7 @@ use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use base::owners::OwnerRule;
+use base::schedule::RateSchedule;
 use base::settings::{Delete, DigestKind, Overwrite, Settings, SkipUnchanged};
 use base::units::{Bytes, Nanos};
 
@@ -36,6 +37,7 @@ pub(crate) struct CopyArgs {
     pub log: Option<PathBuf>,
     /// Where Prometheus sees it.
     pub metrics: Option<Destination>,
+    pub schedule: Option<RateSchedule>,
     pub recording: Recording,
 }
 
@@ -164,6 +166,7 @@ impl CopyArgs {
             stats: typed.has(&showing::STATS),
             log: typed.value(&showing::LOG)?,
             metrics,
+            schedule: typed.value(&moving::RATE_SCHEDULE)?,
             recording: Recording::of(typed)?,
         })
     }
