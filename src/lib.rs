@@ -10,3 +10,4 @@ pub mod measure;
 pub mod probe;
 pub mod results;
 pub mod sweep;
+pub mod telemetry;

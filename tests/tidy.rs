@@ -344,6 +344,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("study", &["base", "statistics", "record", "model"]),
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "study", "model"]),
+    ("trend", &["base", "statistics", "record", "campaign"]),
     (
         "report",
         &[
@@ -357,6 +358,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "predict",
             "campaign",
+            "trend",
         ],
     ),
     // Charts and pages of what the modules above found.
@@ -371,6 +373,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "model",
             "study",
             "campaign",
+            "trend",
             "report",
             "plot",
         ],
@@ -381,6 +384,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     ("measure", MEASURE),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
+    // What is shown of running commands to other programs.
+    ("telemetry", &["base", "io", "pump", "report"]),
     ("cli", CLI),
 ];
 
@@ -419,6 +424,7 @@ const CLI: &[&str] = &[
     "study",
     "predict",
     "campaign",
+    "trend",
     "report",
     "plot",
     "page",
@@ -427,6 +433,7 @@ const CLI: &[&str] = &[
     "probe",
     "measure",
     "sweep",
+    "telemetry",
 ];
 
 /// Words that a module must not contain, besides what `WALLS` forbids.
@@ -444,6 +451,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("study", IMPURE),
     ("predict", IMPURE),
     ("campaign", IMPURE),
+    ("trend", IMPURE),
     ("report", IMPURE),
     ("plot", IMPURE),
     ("page", IMPURE),

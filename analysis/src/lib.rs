@@ -15,3 +15,4 @@ pub mod record;
 pub mod report;
 pub mod statistics;
 pub mod study;
+pub mod trend;

@@ -40,6 +40,9 @@ pub const FOR_TESTS: &[Part] = &[
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),
     ("openssl", "openssl"),
+    ("prometheus", "prometheus"),
+    ("prometheus-node-exporter", "prometheus-node-exporter"),
+    ("systemd", "systemd-analyze"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.
