@@ -9,4 +9,5 @@ pub mod host;
 pub mod measure;
 pub mod probe;
 pub mod results;
+pub mod spread;
 pub mod sweep;
