@@ -1,6 +1,7 @@
 //! The command line as typed arguments: which command, and its own arguments, already checked.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap_complete::Shell;
@@ -25,6 +26,7 @@ use super::parser;
 use super::prediction::PredictArgs;
 use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
+use super::submit::{QueueArgs, SubmitArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
@@ -48,6 +50,9 @@ pub(crate) enum Task {
     Demo(Box<DemoArgs>),
     Verify(VerifyArgs),
     Clean(CleanArgs),
+    Submit(SubmitArgs),
+    Queue(QueueArgs),
+    SubmittedCopy(PathBuf),
     Measure(Box<MeasureArgs>),
     MeasureCodec(CodecArgs),
     NetTest(Box<NetTestArgs>),
@@ -104,6 +109,11 @@ impl Task {
             CommandId::Demo => Task::Demo(Box::new(DemoArgs::of(typed)?)),
             CommandId::Verify => Task::Verify(VerifyArgs::of(typed)?),
             CommandId::Clean => Task::Clean(CleanArgs::of(typed)?),
+            CommandId::Submit => Task::Submit(SubmitArgs::of(typed)?),
+            CommandId::Queue => Task::Queue(QueueArgs::of(typed)?),
+            CommandId::SubmittedCopy => {
+                Task::SubmittedCopy(typed.word("FOLDER").unwrap_or_default().into())
+            }
             CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
             CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
             CommandId::NetTest => Task::NetTest(Box::new(NetTestArgs::of(typed)?)),

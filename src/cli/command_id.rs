@@ -7,6 +7,8 @@ pub(crate) enum CommandId {
     Demo,
     Verify,
     Clean,
+    Submit,
+    Queue,
     Measure,
     MeasureCodec,
     NetTest,
@@ -29,6 +31,7 @@ pub(crate) enum CommandId {
     Complete,
     Peer,
     Probe,
+    SubmittedCopy,
 }
 
 /// One branch at the top of the command tree.
@@ -54,6 +57,8 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Demo),
     Branch::Command(CommandId::Verify),
     Branch::Command(CommandId::Clean),
+    Branch::Command(CommandId::Submit),
+    Branch::Command(CommandId::Queue),
     Branch::Group(&Group {
         name: "measure",
         about: CommandId::Measure.about(),
@@ -93,6 +98,7 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Complete),
     Branch::Command(CommandId::Peer),
     Branch::Command(CommandId::Probe),
+    Branch::Command(CommandId::SubmittedCopy),
 ];
 
 impl CommandId {
@@ -121,6 +127,8 @@ impl CommandId {
             CommandId::Demo => "demo",
             CommandId::Verify => "verify",
             CommandId::Clean => "clean",
+            CommandId::Submit => "submit",
+            CommandId::Queue => "queue",
             CommandId::Measure => "measure",
             CommandId::MeasureCodec => "codec",
             CommandId::NetTest => "net-test",
@@ -143,6 +151,7 @@ impl CommandId {
             CommandId::Complete => "complete",
             CommandId::Peer => "peer",
             CommandId::Probe => "probe",
+            CommandId::SubmittedCopy => "submitted-copy",
         }
     }
 
@@ -158,6 +167,8 @@ impl CommandId {
             CommandId::Clean => {
                 "Remove what abandoned copies have left below a folder, or in an object store"
             }
+            CommandId::Submit => "Make one copy a job of Slurm, and follow it to its end",
+            CommandId::Queue => "List the submitted copies, and start again what was interrupted",
             CommandId::Measure => {
                 "Measure what a byte costs: each part alone, then their compositions"
             }
@@ -195,6 +206,7 @@ impl CommandId {
             }
             CommandId::Peer => "The far side of a copy, started over ssh; internal",
             CommandId::Probe => "The host probe: reads counters during a measurement; internal",
+            CommandId::SubmittedCopy => "Runs a submitted copy, started by Slurm; internal",
             CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",
             CommandId::Complete => "The candidates that a shell's completion asks for; internal",
@@ -203,7 +215,10 @@ impl CommandId {
 
     /// Commands that only datapump itself starts, mostly on the other host.
     pub(crate) fn is_hidden(self) -> bool {
-        matches!(self, CommandId::Complete | CommandId::Peer | CommandId::Probe)
+        matches!(
+            self,
+            CommandId::Complete | CommandId::Peer | CommandId::Probe | CommandId::SubmittedCopy
+        )
     }
 
     fn group(self) -> Option<&'static Group> {

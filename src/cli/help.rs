@@ -64,6 +64,15 @@ changes nothing. Trouble slows copies down or breaks them; advice matters on som
 are judged by --target and the round trip to HOST. doctor connects to a data port of HOST and\n\
 sends 128 KiB each way. The exit code is 1 if there is trouble, 7 or 8 if HOST cannot be tested.";
 
+/// What a submitted copy is, below its options.
+pub(crate) const SUBMIT: &str = "\
+datapump submit --partition dtn copy -r /scratch/run7 dtn2:/archive/\n\n\
+The words of the copy are kept in a folder that nodes see too; the job's script has only the path\n\
+of that folder. Nodes need their own credentials: no variable of your environment reaches them. A\n\
+copy whose connection breaks is tried again on its node; one whose node is lost, or whose time\n\
+limit is over, is put back into the queue, and goes on where it was. Ctrl-C leaves the job as it\n\
+is. The exit code is that of the copy.";
+
 /// What a net test is, below its options.
 pub(crate) const NET_TEST: &str = "\
 Like iperf3, but over the streams of a copy and without a server to start. It shows rate,\n\

@@ -33,6 +33,7 @@ mod report;
 mod results;
 mod settings;
 mod signals;
+mod submit;
 mod sweep;
 mod typed;
 mod verify;
@@ -108,6 +109,9 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Demo(args) => demo::run(args, started),
         Task::Verify(args) => verify::run(args, started),
         Task::Clean(args) => clean::run(args, started),
+        Task::Submit(args) => submit::run(args),
+        Task::Queue(args) => submit::run_queue(args),
+        Task::SubmittedCopy(folder) => submit::run_copy(folder, started),
         Task::Measure(args) => measure::run(args, started),
         Task::MeasureCodec(args) => codec::run(args, started),
         Task::NetTest(args) => nettest::run(args, started),

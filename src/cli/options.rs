@@ -10,6 +10,7 @@ pub(super) mod net_test;
 pub(super) mod recording;
 pub(super) mod remote;
 pub(crate) mod showing;
+pub(super) mod slurm;
 pub(super) mod storage;
 pub(super) mod stores;
 pub(crate) mod sweeping;
@@ -49,6 +50,7 @@ pub(crate) enum Group {
     Moving,
     Storage,
     Stores,
+    Slurm,
     Measuring,
     NetTest,
     Sweeping,
@@ -64,6 +66,7 @@ impl Group {
             Group::Moving => "How bytes move",
             Group::Storage => "Reading and writing files",
             Group::Stores => "Object stores",
+            Group::Slurm => "Slurm",
             Group::Measuring => "What is measured",
             Group::NetTest => "What is tested",
             Group::Sweeping => "A campaign",
@@ -123,7 +126,7 @@ impl<T: Debug> AnyOption for CliOption<T> {
     fn shape(&self) -> Shape {
         match self.kind {
             Kind::Flag(_) => Shape::Nothing,
-            Kind::Pattern(_) => Shape::Values,
+            Kind::Pattern(_) | Kind::Repeated(_) => Shape::Values,
             Kind::Choice(names, _) => Shape::OneOf(names),
             _ => Shape::Value,
         }
@@ -146,6 +149,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
         moving::TABLE,
         storage::TABLE,
         stores::TABLE,
+        slurm::TABLE,
         showing::TABLE,
         measuring::TABLE,
         net_test::TABLE,

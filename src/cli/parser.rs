@@ -99,6 +99,14 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Clean => {
             vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
         }
+        // All that follows belongs to the copy.
+        CommandId::Submit => vec![
+            word(SUBMITTED, "The copy: copy [OPTIONS] SRC... DST")
+                .num_args(1..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true),
+        ],
+        CommandId::SubmittedCopy => vec![word("FOLDER", "The folder of the submitted copy")],
         CommandId::Measure => vec![many("WHAT", MEASURED)],
         CommandId::MeasureCodec => vec![many("FILE", PACKED)],
         CommandId::NetTest => {
@@ -134,7 +142,11 @@ fn words(command: CommandId) -> Vec<Arg> {
         ],
         CommandId::Man => vec![many(PAGE, "A command, such as 'model fit'; default: the program")],
         CommandId::Complete => vec![many(LINE, "The words of the line so far")],
-        CommandId::Demo | CommandId::ModelFit | CommandId::Peer | CommandId::Probe => Vec::new(),
+        CommandId::Demo
+        | CommandId::ModelFit
+        | CommandId::Peer
+        | CommandId::Probe
+        | CommandId::Queue => Vec::new(),
     }
 }
 
@@ -148,6 +160,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Demo => help::DEMO,
         CommandId::Verify => help::VERIFY,
         CommandId::Clean => help::CLEAN,
+        CommandId::Submit => help::SUBMIT,
         CommandId::NetTest => help::NET_TEST,
         CommandId::ResultsList | CommandId::ResultsShow | CommandId::ResultsExport => help::RESULTS,
         CommandId::Explain => help::EXPLAIN,
@@ -294,6 +307,8 @@ const PACKED: &str = "Files to compress, or generators (records:16M); default: o
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
 pub(crate) const SHELL: &str = "SHELL";
+/// The copy that becomes a job.
+pub(super) const SUBMITTED: &str = "COPY";
 /// The command whose page is wanted.
 pub(super) const PAGE: &str = "COMMAND";
 /// A command line that is to be completed.

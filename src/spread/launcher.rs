@@ -4,7 +4,10 @@
 //! the job folder does, and what a launcher does not know is asked again. So a launcher that
 //! forgets a worker, or starts one too many, costs time and nothing else.
 
+pub mod slurm;
+
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use base::fault::Fault;
@@ -109,4 +112,14 @@ pub enum End {
     Signal(u8),
     /// It never ran, or its node was lost; the text says what is known.
     Lost(String),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Code(code) => write!(f, "exit code {code}"),
+            End::Signal(signal) => write!(f, "signal {signal}"),
+            End::Lost(why) => f.write_str(why),
+        }
+    }
 }

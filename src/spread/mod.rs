@@ -3,3 +3,4 @@
 //! the clock. docs/SPREAD.md has the protocol and what always holds.
 
 pub mod launcher;
+pub mod submitted;

@@ -22,9 +22,7 @@ fn main() -> ExitCode {
         ["man", folder] => checks::man(folder),
         ["release", options @ ..] => release::release(options),
         ["wire-hash"] => checks::print_wire_hash(),
-        ["bench" | "experiment" | "install-matrix" | "power-cut" | "torture" | "wan", ..] => {
-            return experiments(&words);
-        }
+        [first, ..] if EXPERIMENTS.contains(first) => return experiments(&words),
         _ => Err(USAGE.to_string()),
     };
     match done {
@@ -48,6 +46,9 @@ fn experiments(words: &[&str]) -> ExitCode {
     }
 }
 
+const EXPERIMENTS: &[&str] =
+    &["bench", "experiment", "install-matrix", "power-cut", "spread-faults", "torture", "wan"];
+
 const USAGE: &str = "\
 cargo xtask COMMAND
   check                  format, clippy, unit and tidy tests: seconds
@@ -61,5 +62,5 @@ cargo xtask COMMAND
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states
-  torture, power-cut, install-matrix, bench, experiment, wan
+  torture, power-cut, spread-faults, install-matrix, bench, experiment, wan
                          long proofs, benches and experiments: cargo xtask bench says more";

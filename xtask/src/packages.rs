@@ -40,6 +40,10 @@ pub const FOR_TESTS: &[Part] = &[
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),
     ("openssl", "openssl"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("slurm-client", "sbatch"),
+    ("munge", "munged"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.

@@ -25,6 +25,8 @@ fn shortest(command: CommandId) -> String {
         CommandId::Copy | CommandId::ModelPredict | CommandId::Verify => "a b",
         CommandId::SweepCompare | CommandId::Clean => "a b",
         CommandId::ResultsShow => "1",
+        CommandId::Submit => "copy a b",
+        CommandId::SubmittedCopy => "a",
         CommandId::Measure => "all",
         CommandId::Sweep => "--hosts h",
         CommandId::Completions => "bash",
