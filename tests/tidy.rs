@@ -380,6 +380,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("results", &["base", "record", "model"]),
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     ("measure", MEASURE),
+    ("spread", &["base"]),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
     ("cli", CLI),
 ];
@@ -426,6 +427,7 @@ const CLI: &[&str] = &[
     "results",
     "probe",
     "measure",
+    "spread",
     "sweep",
 ];
 

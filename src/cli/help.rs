@@ -10,6 +10,8 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...\n\
+                            \x20      datapump submit [OPTIONS] copy ...\n\
+                            \x20      datapump queue [OPTIONS]\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
                             \x20      datapump measure codec [OPTIONS] [FILE]...\n\
                             \x20      datapump net-test [OPTIONS] [HOST]\n\

@@ -100,10 +100,12 @@ fn a_killed_submitted_copy_is_put_back_into_the_queue() {
     let sent = datapump(&cluster, &place, &options, &["copy", "--rate", "500kB", "a", "b"]);
     assert_eq!(sent.code, 0, "{sent}");
     crate::support::until("it runs", || queue(&cluster, &place) == "runs");
-    let mut kill = cluster.on_node(1, "pkill").unwrap();
-    // In the node's own process namespace: no other process can be meant.
-    let killed = kill.args(["-KILL", "-f", "submitted-copy"]).status().unwrap();
-    assert!(killed.success());
+    // Slurm says so before the script begins.
+    crate::support::until("it is killed", || {
+        let mut kill = cluster.on_node(1, "pkill").unwrap();
+        // In the node's own process namespace: no other process can be meant.
+        kill.args(["-KILL", "-f", "submitted-copy"]).status().unwrap().success()
+    });
     crate::support::until("it is done", || queue(&cluster, &place) == "done");
     assert_eq!(fs::read(place.join("b")).unwrap(), vec![7; 4 << 20]);
 }

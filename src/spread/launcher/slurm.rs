@@ -24,7 +24,7 @@ use super::{End, Launcher, Seen, WorkerCommand, WorkerState};
 pub struct Slurm {
     request: Request,
     /// Where each worker is, or was last, by its name.
-    workers: BTreeMap<String, Place>,
+    workers: BTreeMap<String, Assigned>,
     elements: BTreeMap<Element, Memory>,
     is_cancelled: bool,
 }
@@ -33,7 +33,7 @@ pub struct Slurm {
 type Element = (u64, u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Assigned {
     element: Element,
     /// Started by an earlier coordinator, and not seen yet.
     is_adopted: bool,
@@ -56,7 +56,7 @@ impl Slurm {
     pub fn start_copy(&mut self, program: &Path, folder: &Path) -> Result<(), Fault> {
         let script = self.script_of_copy(program, folder)?;
         let job = submit(&script)?;
-        let place = Place { element: (job, 0), is_adopted: false };
+        let place = Assigned { element: (job, 0), is_adopted: false };
         self.workers.insert(COPY.to_string(), place);
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Launcher for Slurm {
         for some in workers.chunks(elements_max) {
             let job = submit(&self.script_of(&some[0], some.len(), cpus)?)?;
             for (worker, index) in some.iter().zip(0..) {
-                let place = Place { element: (job, index), is_adopted: false };
+                let place = Assigned { element: (job, index), is_adopted: false };
                 self.workers.insert(worker.name.clone(), place);
             }
         }
@@ -229,7 +229,7 @@ impl Launcher for Slurm {
 
     /// `slurm 123 0 NAME`: job, element and worker; and what was asked of Slurm.
     fn notes(&self) -> Vec<String> {
-        let line = |(name, place): (&String, &Place)| {
+        let line = |(name, place): (&String, &Assigned)| {
             let (job, element) = place.element;
             format!("slurm {job} {element} {name}")
         };
@@ -248,7 +248,7 @@ impl Launcher for Slurm {
             let words: Vec<&str> = note.split_whitespace().collect();
             let ["slurm", job, element, name] = words[..] else { return Err(wrong()) };
             let number = |word: &str| word.parse().map_err(|_| wrong());
-            let place = Place { element: (number(job)?, number(element)?), is_adopted: true };
+            let place = Assigned { element: (number(job)?, number(element)?), is_adopted: true };
             self.workers.insert(name.to_string(), place);
         }
         Ok(())

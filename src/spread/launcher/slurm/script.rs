@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn the_script_of_a_copy() {
         let program = Path::new("/bin/datapump");
-        let text = copy(&Request::default(), program, Path::new("/home/me/copy-1")).unwrap();
+        let text = copy(&Request::default(), program, Path::new("/shared/copy-1")).unwrap();
         assert!(
-            text.ends_with("\nexec '/bin/datapump' submitted-copy '/home/me/copy-1'\n"),
+            text.ends_with("\nexec '/bin/datapump' submitted-copy '/shared/copy-1'\n"),
             "{text}"
         );
-        assert!(text.contains("#SBATCH --output=\"/home/me/copy-1/log.txt\"\n"), "{text}");
+        assert!(text.contains("#SBATCH --output=\"/shared/copy-1/log.txt\"\n"), "{text}");
         assert!(text.contains("#SBATCH --array=0-0\n"), "{text}");
     }
 
