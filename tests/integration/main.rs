@@ -43,6 +43,7 @@ mod seals;
 mod selection;
 mod snapshots;
 mod soaker;
+mod spread;
 mod start;
 mod stores;
 mod stores_faulty;
