@@ -344,6 +344,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("study", &["base", "statistics", "record", "model"]),
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "study", "model"]),
+    // A dataset over many nodes: its plan, its leases, what a worker does next.
+    ("shards", &["base"]),
     (
         "report",
         &[
@@ -357,6 +359,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "predict",
             "campaign",
+            "shards",
         ],
     ),
     // Charts and pages of what the modules above found.
@@ -380,7 +383,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("results", &["base", "record", "model"]),
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     ("measure", MEASURE),
-    ("spread", &["base"]),
+    ("spread", &["base", "wire", "io", "pump", "remote", "receipt", "shards", "report"]),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
     ("cli", CLI),
 ];
@@ -420,6 +423,7 @@ const CLI: &[&str] = &[
     "study",
     "predict",
     "campaign",
+    "shards",
     "report",
     "plot",
     "page",
@@ -446,6 +450,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("study", IMPURE),
     ("predict", IMPURE),
     ("campaign", IMPURE),
+    ("shards", IMPURE),
     ("report", IMPURE),
     ("plot", IMPURE),
     ("page", IMPURE),

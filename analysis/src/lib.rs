@@ -13,5 +13,6 @@ pub mod plot;
 pub mod predict;
 pub mod record;
 pub mod report;
+pub mod shards;
 pub mod statistics;
 pub mod study;

@@ -90,7 +90,6 @@ pub struct Shown {
     pub time: Duration,
     /// From the fault to the end.
     pub after_fault: Duration,
-    pub receipt: PathBuf,
 }
 
 pub const NODES: usize = 3;
@@ -183,7 +182,7 @@ impl<'a> Stage<'a> {
             storage.arrive_late()?;
         }
         self.check()?;
-        Ok(Shown { time, after_fault, receipt: self.job() })
+        Ok(Shown { time, after_fault })
     }
 
     /// `datapump spread …` on the controller's host.
@@ -286,6 +285,10 @@ impl<'a> Stage<'a> {
                 return Err(format!("c{} wrote to complete files: {written:?}", number + 1));
             }
         }
+        let mut verify = Command::new(&self.fixture.program);
+        verify.arg("verify").arg(self.job().join("receipt")).arg(&target);
+        verify.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_CONFIG", "none");
+        crate::output(verify)?;
         let secret = Command::new("grep")
             .args(["-rl", SECRET])
             .args([self.cluster.path().join("state"), self.cluster.path().join("spool")])

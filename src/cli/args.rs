@@ -26,6 +26,7 @@ use super::parser;
 use super::prediction::PredictArgs;
 use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
+use super::spread::{CancelArgs, JobArgs, ResumeArgs, SpreadArgs, WorkArgs};
 use super::submit::{QueueArgs, SubmitArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
@@ -69,6 +70,12 @@ pub(crate) enum Task {
     SweepShow(ShowCampaignArgs),
     SweepCompare(CompareArgs),
     SweepProfile(ProfileArgs),
+    Spread(Box<SpreadArgs>),
+    SpreadStatus(JobArgs),
+    SpreadResume(ResumeArgs),
+    SpreadCancel(CancelArgs),
+    SpreadReport(JobArgs),
+    SpreadWork(WorkArgs),
     ConfigShow(ShowConfigArgs),
     Man(ManArgs),
     Completions(Shell),
@@ -130,6 +137,12 @@ impl Task {
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
             CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
             CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
+            CommandId::Spread => Task::Spread(Box::new(SpreadArgs::of(typed)?)),
+            CommandId::SpreadStatus => Task::SpreadStatus(JobArgs::of(typed)?),
+            CommandId::SpreadResume => Task::SpreadResume(ResumeArgs::of(typed)?),
+            CommandId::SpreadCancel => Task::SpreadCancel(CancelArgs::of(typed)?),
+            CommandId::SpreadReport => Task::SpreadReport(JobArgs::of(typed)?),
+            CommandId::SpreadWork => Task::SpreadWork(WorkArgs::of(typed)?),
             CommandId::ConfigShow => Task::ConfigShow(ShowConfigArgs::of(typed)?),
             CommandId::Man => Task::Man(ManArgs::of(typed)?),
             CommandId::Complete => Task::Complete(typed.words(parser::LINE).to_vec()),

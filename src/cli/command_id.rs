@@ -25,6 +25,12 @@ pub(crate) enum CommandId {
     SweepShow,
     SweepCompare,
     SweepProfile,
+    Spread,
+    SpreadStatus,
+    SpreadResume,
+    SpreadCancel,
+    SpreadReport,
+    SpreadWork,
     ConfigShow,
     Man,
     Completions,
@@ -88,6 +94,18 @@ pub(crate) const TREE: &[Branch] = &[
         commands: &[CommandId::SweepShow, CommandId::SweepCompare, CommandId::SweepProfile],
     }),
     Branch::Group(&Group {
+        name: "spread",
+        about: CommandId::Spread.about(),
+        alone: Some(CommandId::Spread),
+        commands: &[
+            CommandId::SpreadStatus,
+            CommandId::SpreadResume,
+            CommandId::SpreadCancel,
+            CommandId::SpreadReport,
+            CommandId::SpreadWork,
+        ],
+    }),
+    Branch::Group(&Group {
         name: "config",
         about: CommandId::ConfigShow.about(),
         alone: None,
@@ -146,6 +164,12 @@ impl CommandId {
             CommandId::Sweep => "sweep",
             CommandId::SweepCompare => "compare",
             CommandId::SweepProfile => "profile",
+            CommandId::Spread => "spread",
+            CommandId::SpreadStatus => "status",
+            CommandId::SpreadResume => "resume",
+            CommandId::SpreadCancel => "cancel",
+            CommandId::SpreadReport => "report",
+            CommandId::SpreadWork => "work",
             CommandId::Man => "man",
             CommandId::Completions => "completions",
             CommandId::Complete => "complete",
@@ -201,6 +225,16 @@ impl CommandId {
             CommandId::SweepProfile => {
                 "Save the best setting of each host as a profile for copy --profile"
             }
+            CommandId::Spread => {
+                "Copy a dataset by many nodes: workers claim shards from a folder that they share"
+            }
+            CommandId::SpreadStatus => "Show how a job stands: shards, bytes, and each worker",
+            CommandId::SpreadResume => "Continue a job, or take over one whose coordinator is gone",
+            CommandId::SpreadCancel => "Stop a job's workers; 'spread resume' continues it",
+            CommandId::SpreadReport => {
+                "Show what each worker of a job did, what held it back, and who was slow"
+            }
+            CommandId::SpreadWork => "A worker of a job over many nodes; internal",
             CommandId::ConfigShow => {
                 "Show the options of a copy that are set without typing them, and where"
             }
@@ -217,7 +251,11 @@ impl CommandId {
     pub(crate) fn is_hidden(self) -> bool {
         matches!(
             self,
-            CommandId::Complete | CommandId::Peer | CommandId::Probe | CommandId::SubmittedCopy
+            CommandId::Complete
+                | CommandId::Peer
+                | CommandId::Probe
+                | CommandId::SpreadWork
+                | CommandId::SubmittedCopy
         )
     }
 

@@ -22,6 +22,8 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
+                            \x20      datapump spread [OPTIONS] SRC... DST\n\
+                            \x20      datapump spread status|resume|cancel|report JOB\n\
                             \x20      datapump config show [HOST]";
 
 /// Printed below the options of the commands of these names.
@@ -90,6 +92,15 @@ under load. Every cell is recorded as soon as it is over. Ctrl-C ends the campai
 current cell; 'sweep --resume' continues; press Ctrl-C again to quit. A host that fails is\n\
 skipped for a while and tried again; one that stays unreachable is named at the end (exit code\n\
 7). ssh must log in without a question: each cell logs in.";
+
+/// How a job over many nodes goes, below the options of the command.
+pub(crate) const SPREAD: &str = "\
+SRC and DST are folders or files that all nodes see under the same path, as they see the job\n\
+folder. The sources are cut into shards, which workers claim while the plan is still made. A\n\
+worker that is lost costs the files that it had open: others take its shards. Nothing at DST is\n\
+replaced. At the end the job folder has one receipt, for 'datapump verify' and b3sum --check.\n\
+Ctrl-C stops the workers; 'datapump spread resume JOB' continues, also after the coordinator was\n\
+killed. The exit code is that of a copy.";
 
 /// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =

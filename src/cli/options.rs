@@ -11,6 +11,7 @@ pub(super) mod recording;
 pub(super) mod remote;
 pub(crate) mod showing;
 pub(super) mod slurm;
+pub(crate) mod spreading;
 pub(super) mod storage;
 pub(super) mod stores;
 pub(crate) mod sweeping;
@@ -54,6 +55,7 @@ pub(crate) enum Group {
     Measuring,
     NetTest,
     Sweeping,
+    Spreading,
     Showing,
     Recording,
 }
@@ -70,6 +72,7 @@ impl Group {
             Group::Measuring => "What is measured",
             Group::NetTest => "What is tested",
             Group::Sweeping => "A campaign",
+            Group::Spreading => "A job over many nodes",
             Group::Showing => "What is shown",
             Group::Recording => "What is recorded",
         }
@@ -154,6 +157,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
         measuring::TABLE,
         net_test::TABLE,
         sweeping::TABLE,
+        spreading::TABLE,
         recording::TABLE,
     ];
     tables.into_iter().flatten().copied()
@@ -175,6 +179,8 @@ fn narrowed<T: TryFrom<u64>>(list: &[u64]) -> Vec<T> {
 }
 
 const COPY: &[CommandId] = &[CommandId::Copy];
+/// What a job over many nodes takes too.
+const COPY_AND_SPREAD: &[CommandId] = &[CommandId::Copy, CommandId::Spread];
 const MOVING: &[CommandId] = &[CommandId::Copy, CommandId::Demo];
 const COPYING: &[CommandId] = &[CommandId::Copy, CommandId::Measure, CommandId::NetTest];
 /// Options that hold for all copies of a campaign.

@@ -128,6 +128,12 @@ fn words(command: CommandId) -> Vec<Arg> {
             vec![optional("CAMPAIGN", "The campaign, or the end of its name; default: the newest")]
         }
         CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, then the later")],
+        CommandId::Spread => vec![many(ENDS, "What to copy, and the folder where it goes")],
+        CommandId::SpreadStatus
+        | CommandId::SpreadResume
+        | CommandId::SpreadCancel
+        | CommandId::SpreadReport
+        | CommandId::SpreadWork => vec![word(JOB, "The job folder, as spread printed it")],
         CommandId::ConfigShow => {
             vec![optional("HOST", "A host as a copy names it; default: what holds for every host")]
         }
@@ -167,6 +173,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Report => help::REPORT,
         CommandId::Doctor => help::DOCTOR,
         CommandId::Sweep => help::SWEEP,
+        CommandId::Spread => help::SPREAD,
         _ => "",
     }
 }
@@ -306,6 +313,7 @@ const REPORTED: &str = "A run, a campaign (or an earlier and a later one), or a 
 const PACKED: &str = "Files to compress, or generators (records:16M); default: one of each kind";
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
+pub(crate) const JOB: &str = "JOB";
 pub(crate) const SHELL: &str = "SHELL";
 /// The copy that becomes a job.
 pub(super) const SUBMITTED: &str = "COPY";

@@ -63,7 +63,7 @@ pub(super) fn request_of(typed: &Typed) -> Result<Request, String> {
         account: typed.value(&slurm::ACCOUNT)?,
         qos: typed.value(&slurm::QOS)?,
         time_limit: typed.value(&slurm::TIME_LIMIT)?,
-        workers: None,
+        workers: typed.maybe(&slurm::WORKERS)?,
         extra: typed.values(&[&slurm::SBATCH])?,
     })
 }

@@ -4,7 +4,9 @@
 //! the job folder does, and what a launcher does not know is asked again. So a launcher that
 //! forgets a worker, or starts one too many, costs time and nothing else.
 
+pub mod local;
 pub mod slurm;
+pub mod ssh;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,6 +21,11 @@ pub trait Launcher: std::fmt::Debug {
 
     /// How many workers there are when nobody says.
     fn workers(&self) -> Result<usize, Fault>;
+
+    /// The name of the worker of this number, from 0: the same each time.
+    fn worker_name(&self, number: usize) -> String {
+        format!("{}-{}", self.name(), number + 1)
+    }
 
     /// Starts one worker for each command. A worker that could not be started is `Ended` at the
     /// next look; the error is one that all of them would meet.

@@ -43,6 +43,7 @@ mod seals;
 mod selection;
 mod snapshots;
 mod soaker;
+mod spread;
 mod spread_slurm;
 mod start;
 mod stores;

@@ -24,6 +24,11 @@ const TOLD: &[CommandId] = &[
     CommandId::Doctor,
     CommandId::Sweep,
     CommandId::SweepShow,
+    CommandId::Spread,
+    CommandId::SpreadStatus,
+    CommandId::SpreadResume,
+    CommandId::SpreadCancel,
+    CommandId::SpreadReport,
     CommandId::ConfigShow,
 ];
 const QUIET_TOO: &[CommandId] = &[
@@ -39,6 +44,8 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Doctor,
     CommandId::Sweep,
     CommandId::SweepProfile,
+    CommandId::Spread,
+    CommandId::SpreadResume,
 ];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 

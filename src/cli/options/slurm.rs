@@ -2,16 +2,25 @@
 
 use std::path::PathBuf;
 
-use super::kind::Kind;
+use super::kind::{Kind, Limits};
 use super::{AnyOption, CliOption, Group};
 use crate::cli::command_id::CommandId;
 
-const JOBS: &[CommandId] = &[CommandId::Submit];
+const JOBS: &[CommandId] = &[CommandId::Spread, CommandId::Submit];
 const QUEUE: &[CommandId] = &[CommandId::Submit, CommandId::Queue];
 
 /// In the order of `--help`.
-pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&PARTITION, &ACCOUNT, &QOS, &TIME_LIMIT, &SBATCH, &PRINT_SCRIPT, &DETACH, &SUBMITTED];
+pub(crate) const TABLE: &[&dyn AnyOption] = &[
+    &PARTITION,
+    &ACCOUNT,
+    &QOS,
+    &TIME_LIMIT,
+    &WORKERS,
+    &SBATCH,
+    &PRINT_SCRIPT,
+    &DETACH,
+    &SUBMITTED,
+];
 
 pub(crate) static PARTITION: CliOption<String> = CliOption {
     name: "partition",
@@ -60,6 +69,18 @@ pub(crate) static TIME_LIMIT: CliOption<String> = CliOption {
            again.",
     group: Group::Slurm,
     commands: JOBS,
+};
+
+pub(crate) static WORKERS: CliOption<usize> = CliOption {
+    name: "workers",
+    letter: None,
+    value: "N",
+    kind: Kind::Number(Limits::count(1, 1000), |n| n as usize),
+    default: "",
+    help: "How many workers Slurm starts",
+    more: "Default: one for each node of the partition that can run something now.",
+    group: Group::Slurm,
+    commands: &[CommandId::Spread],
 };
 
 pub(crate) static SBATCH: CliOption<String> = CliOption {
