@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         let copy = log.try_clone().map_err(|why| why.to_string())?;
         command.stdin(Stdio::null()).stdout(log).stderr(copy).current_dir(&self.shared);
         // What a secret would be in.
-        command.env("AWS_SECRET_ACCESS_KEY", SECRET).env("SLURM_JWT", SECRET);
+        command.env("AWS_SECRET_ACCESS_KEY", SECRET).env("SLURM_SECRET", SECRET);
         command.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_CONFIG", "none");
         command.spawn().map_err(|why| format!("{command:?}: {why}"))
     }
