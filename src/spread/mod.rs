@@ -9,6 +9,7 @@ mod events;
 pub mod folder;
 pub mod launcher;
 pub mod planning;
+mod ranges;
 mod rebuilding;
 pub mod records;
 mod storage;
@@ -80,6 +81,8 @@ pub struct SpreadOrder {
     pub times: LeaseTimes,
     pub on: String,
     pub workers: usize,
+    /// Larger files are cut into ranges.
+    pub split_above: u64,
     pub command: Vec<String>,
 }
 
@@ -106,6 +109,7 @@ pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
         copying: order.copying.clone(),
         times: order.times,
         workers: order.workers,
+        split_above: order.split_above,
         on: order.on.clone(),
         command: order.command.clone(),
         began_unix_s: clock::unix().as_secs(),
@@ -183,8 +187,8 @@ fn free_name() -> Result<PathBuf, Fault> {
 }
 
 /// How a job of so many workers is cut.
-pub fn cutting(workers: usize) -> Cutting {
-    Cutting::new(Cost::UNKNOWN, workers)
+pub fn cutting(workers: usize, split_above: u64) -> Cutting {
+    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
 }
 
 /// The values of `--on`, as the user reads them.
