@@ -14,6 +14,7 @@ use super::config_show::ShowConfigArgs;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
+use super::limit::LimitArgs;
 use super::man::ManArgs;
 use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
@@ -49,6 +50,7 @@ pub(crate) enum Task {
     Demo(Box<DemoArgs>),
     Verify(VerifyArgs),
     Clean(CleanArgs),
+    Limit(LimitArgs),
     Measure(Box<MeasureArgs>),
     MeasureCodec(CodecArgs),
     NetTest(Box<NetTestArgs>),
@@ -111,6 +113,7 @@ impl Task {
             CommandId::Demo => Task::Demo(Box::new(DemoArgs::of(typed)?)),
             CommandId::Verify => Task::Verify(VerifyArgs::of(typed)?),
             CommandId::Clean => Task::Clean(CleanArgs::of(typed)?),
+            CommandId::Limit => Task::Limit(LimitArgs::of(typed)?),
             CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
             CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
             CommandId::NetTest => Task::NetTest(Box::new(NetTestArgs::of(typed)?)),

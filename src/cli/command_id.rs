@@ -7,6 +7,7 @@ pub(crate) enum CommandId {
     Demo,
     Verify,
     Clean,
+    Limit,
     Measure,
     MeasureCodec,
     NetTest,
@@ -60,6 +61,7 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Demo),
     Branch::Command(CommandId::Verify),
     Branch::Command(CommandId::Clean),
+    Branch::Command(CommandId::Limit),
     Branch::Group(&Group {
         name: "measure",
         about: CommandId::Measure.about(),
@@ -139,6 +141,7 @@ impl CommandId {
             CommandId::Demo => "demo",
             CommandId::Verify => "verify",
             CommandId::Clean => "clean",
+            CommandId::Limit => "limit",
             CommandId::Measure => "measure",
             CommandId::MeasureCodec => "codec",
             CommandId::NetTest => "net-test",
@@ -182,6 +185,7 @@ impl CommandId {
             CommandId::Clean => {
                 "Remove what abandoned copies have left below a folder, or in an object store"
             }
+            CommandId::Limit => "Show the copies that run here, or change the rate of one of them",
             CommandId::Measure => {
                 "Measure what a byte costs: each part alone, then their compositions"
             }

@@ -14,6 +14,7 @@ use clap_complete::engine::{
 };
 
 use super::command_id::CommandId;
+use super::limit;
 use super::options::AnyOption;
 use super::options::moving::PROFILE;
 use super::parser;
@@ -30,6 +31,9 @@ pub(super) fn word(command: CommandId, word: Arg) -> Arg {
         CommandId::Copy | CommandId::ModelPredict => word.add(ArgValueCompleter::new(ends)),
         CommandId::Verify | CommandId::Clean | CommandId::MeasureCodec => {
             word.value_hint(ValueHint::AnyPath)
+        }
+        CommandId::Limit if word.get_id() == "PROCESS" => {
+            word.add(ArgValueCandidates::new(limit::candidates))
         }
         CommandId::Measure => word.add(ArgValueCandidates::new(|| {
             Scenario::NAMES.iter().chain(&["whole", "all"]).map(CompletionCandidate::new).collect()

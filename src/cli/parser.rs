@@ -99,6 +99,10 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Clean => {
             vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
         }
+        CommandId::Limit => vec![
+            optional("PROCESS", "The number of the copy's process; default: list all copies"),
+            optional("RATE", "The new limit: 100Mbit, 80MB, or unlimited; default: show it"),
+        ],
         CommandId::Measure => vec![many("WHAT", MEASURED)],
         CommandId::MeasureCodec => vec![many("FILE", PACKED)],
         CommandId::NetTest => {
@@ -154,6 +158,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Demo => help::DEMO,
         CommandId::Verify => help::VERIFY,
         CommandId::Clean => help::CLEAN,
+        CommandId::Limit => help::LIMIT,
         CommandId::NetTest => help::NET_TEST,
         CommandId::ResultsList | CommandId::ResultsShow | CommandId::ResultsExport => help::RESULTS,
         CommandId::Explain => help::EXPLAIN,

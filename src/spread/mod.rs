@@ -8,6 +8,7 @@ pub mod ending;
 mod events;
 pub mod folder;
 pub mod launcher;
+mod ledgers;
 pub mod planning;
 mod ranges;
 mod rebuilding;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,9 @@ use serde::Serialize;
 use super::copying::Parts;
 use super::ending::{Line, each_line};
 use super::folder::{JobFolder, Part, read_json, replace};
+use super::ledgers::Noted;
 use super::records::{
-    Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, bytes_of, text_of,
+    Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, text_of,
 };
 use analysis::shards::names;
 use analysis::shards::overview::Waits;
@@ -60,31 +61,6 @@ pub(super) struct ShardWork {
     unsynced: BTreeSet<PathBuf>,
     pub(super) began_s: f64,
     pub(super) waits: Waits,
-}
-
-/// What ledgers say of names: those of this shard, and those of shards that were lost.
-#[derive(Debug, Default)]
-struct Noted {
-    here: BTreeMap<Vec<u8>, Committed>,
-    lost: BTreeMap<Vec<u8>, Committed>,
-}
-
-impl Noted {
-    /// What was committed under a final name. A name that a lost shard had is believed where the
-    /// file has the digest that was noted.
-    fn of(&self, name: &[u8], path: &Path) -> Result<Option<&Committed>, Fault> {
-        if let Some(committed) = self.here.get(name) {
-            return Ok(Some(committed));
-        }
-        let Some(committed) = self.lost.get(name) else { return Ok(None) };
-        let Some(digest) = &committed.digest else { return Ok(None) };
-        let mut hasher = blake3::Hasher::new();
-        match File::open(path).and_then(|file| hasher.update_reader(file).map(drop)) {
-            Ok(()) => Ok((hasher.finalize().to_hex().as_str() == digest).then_some(committed)),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(Fault::io("read", path, &why)),
-        }
-    }
 }
 
 impl ShardWork {
@@ -346,7 +322,10 @@ impl Storage {
         let (destination, staging) = (self.folder.destination.clone(), self.folder.staging());
         let noted = match self.work.as_mut().and_then(|work| work.noted.take()) {
             Some(noted) => noted,
-            None => self.read_ledgers()?,
+            None => match &self.work {
+                Some(work) => Noted::read(&self.folder, work.claim, &self.had_staging)?,
+                None => return Ok(Answer::Surveyed(0)),
+            },
         };
         let Some(work) = &mut self.work else { return Ok(Answer::Surveyed(0)) };
         let until = (work.surveyed + SURVEYED_AT_ONCE).min(work.names.len());
@@ -375,37 +354,6 @@ impl Storage {
             return Ok(Answer::GoesOn);
         }
         Ok(Answer::Surveyed(work.left.len() as u64))
-    }
-
-    fn read_ledgers(&self) -> Result<Noted, Fault> {
-        let mut noted = Noted::default();
-        let Some(work) = &self.work else { return Ok(noted) };
-        for attempt in 1..=work.claim.attempt {
-            let claim = Claim { attempt, ..work.claim };
-            let path = self.folder.file(Part::Ledgers, &names::of_attempt(claim));
-            let fault = |why: io::Error| Fault::io("read", &path, &why);
-            // It is made before the staging folder: where there was one, it is asked again.
-            let file = match File::open(&path) {
-                Ok(file) => file,
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                    match self.had_staging.contains(&claim) {
-                        true => return Err(fault(why)),
-                        false => continue,
-                    }
-                }
-                Err(why) => return Err(fault(why)),
-            };
-            read_ledger(file, &mut noted.here).map_err(fault)?;
-        }
-        let path = self.folder.path().join(LOST);
-        match File::open(&path) {
-            Ok(file) => {
-                read_ledger(file, &mut noted.lost).map_err(|why| Fault::io("read", &path, &why))?
-            }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            Err(why) => return Err(Fault::io("read", &path, &why)),
-        }
-        Ok(noted)
     }
 
     pub(super) fn intend(&mut self, items: &[u64]) -> Result<Answer, Fault> {
@@ -586,18 +534,6 @@ fn remove_below(folder: &Path, left: &mut usize) -> io::Result<bool> {
     fs::remove_dir(folder).map(|()| true)
 }
 
-fn read_ledger(file: File, noted: &mut BTreeMap<Vec<u8>, Committed>) -> io::Result<()> {
-    for line in BufReader::new(file).lines() {
-        // The last line may be half of one: what it names was not committed.
-        let Ok(committed) = serde_json::from_str::<Committed>(&line?) else { continue };
-        let Some(name) = bytes_of(&committed.name) else { continue };
-        noted.insert(name, committed);
-    }
-    Ok(())
-}
-
-/// The ledgers of shards that could not be read any more.
-pub(super) const LOST: &str = "lost";
 /// A range that is done.
 fn part_file(staging: &Path, shard: u32) -> PathBuf {
     staging.join("parts").join(names::of_shard(shard))

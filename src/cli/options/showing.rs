@@ -13,6 +13,7 @@ const TOLD: &[CommandId] = &[
     CommandId::Demo,
     CommandId::Verify,
     CommandId::Clean,
+    CommandId::Limit,
     CommandId::Measure,
     CommandId::MeasureCodec,
     CommandId::NetTest,
