@@ -13,6 +13,7 @@ pub mod limits;
 pub mod owners;
 pub mod packed;
 pub mod path;
+pub mod schedule;
 pub mod settings;
 pub mod tally;
 pub mod units;

@@ -87,11 +87,13 @@ pub enum Pace {
     Off,
     /// A pace is set where bursts cause losses.
     Auto,
+    /// Only what other traffic leaves is taken.
+    Scavenger,
     Fixed(Rate),
 }
 
 /// The values of `--pace`, as the user reads them.
-pub const PACE_PHRASE: &str = "100Mbit (bits) or 80MB (bytes a second), auto or off";
+pub const PACE_PHRASE: &str = "100Mbit (bits) or 80MB (bytes a second), auto, scavenger or off";
 
 impl Pace {
     /// The error says what to write instead.
@@ -99,6 +101,7 @@ impl Pace {
         match text {
             "off" => Ok(Pace::Off),
             "auto" => Ok(Pace::Auto),
+            "scavenger" => Ok(Pace::Scavenger),
             rate => parse_rate(rate).map(Pace::Fixed).map_err(|_| format!("write {PACE_PHRASE}")),
         }
     }
@@ -108,6 +111,7 @@ impl Pace {
         match self {
             Pace::Off => "off".to_string(),
             Pace::Auto => "auto".to_string(),
+            Pace::Scavenger => "scavenger".to_string(),
             Pace::Fixed(rate) => format!("{:.0}B", rate.bytes_per_second),
         }
     }
@@ -115,7 +119,7 @@ impl Pace {
     /// The share of one of `streams` streams, in bytes a second, where it is known beforehand.
     pub fn of_each_stream(self, streams: u16) -> Option<u64> {
         match self {
-            Pace::Off | Pace::Auto => None,
+            Pace::Off | Pace::Auto | Pace::Scavenger => None,
             Pace::Fixed(rate) => {
                 Some((rate.bytes_per_second / f64::from(streams.max(1))).max(1.0) as u64)
             }
@@ -403,6 +407,7 @@ mod tests {
         let cases = [
             ("off", Some(Pace::Off)),
             ("auto", Some(Pace::Auto)),
+            ("scavenger", Some(Pace::Scavenger)),
             ("100Mbit", Some(fixed(12.5e6))),
             ("80MB", Some(fixed(80e6))),
             ("", None),

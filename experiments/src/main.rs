@@ -77,9 +77,10 @@ cargo xtask COMMAND
   bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
                          copies beside the best iperf3 on the paths that something is promised
                          for; goes on where it stopped; writes runs/DATE-profiles.md
-  bench shared [--program FILE] [--criteria]
+  bench shared [--scavenger] [--program FILE] [--criteria]
                          a copy beside other flows that come and go: its part, theirs, and how
-                         soon it has the path again; 16 minutes; writes runs/DATE-shared.md
+                         soon it has the path again; 16 minutes; writes runs/DATE-shared.md, or
+                         with --scavenger, for --pace scavenger, runs/DATE-scavenger.md
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md

@@ -12,7 +12,7 @@ use base::codec::{Coding, Compress};
 use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::settings::{DigestKind, Fsync, Settings, SkipUnchanged, Verify};
-use base::units::Nanos;
+use base::units::{Nanos, Rate};
 use mover::ends::stream::Protection;
 use mover::io::call::Call;
 use mover::io::sim::{Failure, FaultRates, Rng, SimVolume, World};
@@ -59,6 +59,8 @@ const CALM_STEPS_MAX: u64 = 100_000;
 const JOURNAL_WITHIN: Nanos = Nanos::from_millis(4_000);
 /// After so many steps in which nothing has moved, time goes by faster.
 const STILL_STEPS: u64 = 300;
+/// How seldom a step changes the limit of the rate.
+const LIMITED_ONCE_IN: u64 = 1000;
 
 type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -630,6 +632,13 @@ impl Hosts {
     /// One host, chosen at random, does one thing; and a little time goes by.
     fn step(&mut self, trace: &mut Trace) {
         self.pass_time();
+        let Fixture { rng, .. } = &mut self.fixture;
+        if rng.once_in(LIMITED_ONCE_IN) {
+            let rates = [None, Some(1e6), Some(1e8)];
+            let rate = rates[rng.below(3) as usize];
+            let rate = rate.map(|bytes_per_second| Rate { bytes_per_second });
+            self.driver().watch.limit(rate);
+        }
         let Fixture { rng, .. } = &mut self.fixture;
         let count = self.hosts.len() as u64;
         let host = rng.below(count) as usize;

@@ -15,6 +15,7 @@ use super::config_show::ShowConfigArgs;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
+use super::limit::LimitArgs;
 use super::man::ManArgs;
 use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
@@ -54,6 +55,7 @@ pub(crate) enum Task {
     Submit(SubmitArgs),
     Queue(QueueArgs),
     SubmittedCopy(PathBuf),
+    Limit(LimitArgs),
     Measure(Box<MeasureArgs>),
     MeasureCodec(CodecArgs),
     NetTest(Box<NetTestArgs>),
@@ -121,6 +123,7 @@ impl Task {
             CommandId::SubmittedCopy => {
                 Task::SubmittedCopy(typed.word("FOLDER").unwrap_or_default().into())
             }
+            CommandId::Limit => Task::Limit(LimitArgs::of(typed)?),
             CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
             CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
             CommandId::NetTest => Task::NetTest(Box::new(NetTestArgs::of(typed)?)),

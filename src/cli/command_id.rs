@@ -9,6 +9,7 @@ pub(crate) enum CommandId {
     Clean,
     Submit,
     Queue,
+    Limit,
     Measure,
     MeasureCodec,
     NetTest,
@@ -65,6 +66,7 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Clean),
     Branch::Command(CommandId::Submit),
     Branch::Command(CommandId::Queue),
+    Branch::Command(CommandId::Limit),
     Branch::Group(&Group {
         name: "measure",
         about: CommandId::Measure.about(),
@@ -147,6 +149,7 @@ impl CommandId {
             CommandId::Clean => "clean",
             CommandId::Submit => "submit",
             CommandId::Queue => "queue",
+            CommandId::Limit => "limit",
             CommandId::Measure => "measure",
             CommandId::MeasureCodec => "codec",
             CommandId::NetTest => "net-test",
@@ -193,6 +196,7 @@ impl CommandId {
             }
             CommandId::Submit => "Make one copy a job of Slurm, and follow it to its end",
             CommandId::Queue => "List the submitted copies, and start again what was interrupted",
+            CommandId::Limit => "Show the copies that run here, or change the rate of one of them",
             CommandId::Measure => {
                 "Measure what a byte costs: each part alone, then their compositions"
             }

@@ -14,6 +14,7 @@ use clap_complete::engine::{
 };
 
 use super::command_id::CommandId;
+use super::limit;
 use super::options::AnyOption;
 use super::options::moving::PROFILE;
 use super::parser;
@@ -32,6 +33,9 @@ pub(super) fn word(command: CommandId, word: Arg) -> Arg {
         | CommandId::Clean
         | CommandId::MeasureCodec
         | CommandId::SubmittedCopy => word.value_hint(ValueHint::AnyPath),
+        CommandId::Limit if word.get_id() == "PROCESS" => {
+            word.add(ArgValueCandidates::new(limit::candidates))
+        }
         CommandId::Measure => word.add(ArgValueCandidates::new(|| {
             Scenario::NAMES.iter().chain(&["whole", "all"]).map(CompletionCandidate::new).collect()
         })),

@@ -12,6 +12,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump clean [-n] PATH...\n\
                             \x20      datapump submit [OPTIONS] copy ...\n\
                             \x20      datapump queue [OPTIONS]\n\
+                            \x20      datapump limit [PROCESS [RATE]]\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
                             \x20      datapump measure codec [OPTIONS] [FILE]...\n\
                             \x20      datapump net-test [OPTIONS] [HOST]\n\
@@ -38,6 +39,12 @@ pub(crate) const CLEAN: &str = "\
 Removes .datapump-*.part and .datapump-*.journal files; files of a running copy\n\
 are kept. A copy restarted afterwards starts over. In an object store it aborts uploads to KEY,\n\
 and to keys below it, that were begun at least --min-age ago and never completed.";
+
+/// What `limit` reaches, below the options of the command.
+pub(crate) const LIMIT: &str = "\
+A limit holds for what a copy still has to send, until another is given, and when it reconnects;\n\
+the copy that is asked may push, pull, or be on this host alone. It must run here, as the same\n\
+user, in the same network namespace. The next copy begins with its own --rate again.";
 
 /// Where the results are, below the options of the command that shows them.
 pub(crate) const RESULTS: &str = "\

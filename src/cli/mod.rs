@@ -17,6 +17,7 @@ mod endpoint;
 mod explain;
 mod habits;
 mod help;
+mod limit;
 mod man;
 mod measure;
 mod model;
@@ -113,6 +114,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Submit(args) => submit::run(args),
         Task::Queue(args) => submit::run_queue(args),
         Task::SubmittedCopy(folder) => submit::run_copy(folder, started),
+        Task::Limit(args) => limit::run(args),
         Task::Measure(args) => measure::run(args, started),
         Task::MeasureCodec(args) => codec::run(args, started),
         Task::NetTest(args) => nettest::run(args, started),
@@ -189,7 +191,7 @@ fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Env
 }
 
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
-    let CopyArgs { sources, target, order, explain, stats, log, recording } = args;
+    let CopyArgs { sources, target, order, explain, stats, log, schedule, recording } = args;
     let Order { job, receipt, stores, show, idle } = order;
     let console = match Console::with_log(*show, started, log.as_deref()) {
         Ok(console) => Arc::new(console),
@@ -197,8 +199,9 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
             return conclude(&Console::new(*show, started), Err(fault), Collected::default());
         }
     };
-    let settings = Some(&job.settings);
-    console.event(&start("copy", sources.clone(), Some(target.clone()), settings));
+    // The limit of its rate may change while it runs: the record has the last.
+    let mut settings = job.settings.clone();
+    console.event(&start("copy", sources.clone(), Some(target.clone()), Some(&settings)));
     idle.iter().for_each(|text| console.warning(text));
     if let Some(text) = forgotten_colon(job) {
         console.warning(&text);
@@ -218,7 +221,12 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let (result, mut collected) = match receipt {
         Ok(receipt) => {
             let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
-            watched(&console, first, receipt, |watch| remote::copy::run_in(job, &reach, watch))
+            watched(&console, first, receipt, |watch| {
+                limit::listen(&console, watch, (sources, target), &job.settings);
+                schedule.iter().for_each(|schedule| limit::keep(&console, watch, schedule));
+                remote::copy::run_in(job, &reach, watch)
+                    .inspect(|_| settings.rate = watch.limit_asked().unwrap_or(settings.rate))
+            })
         }
         Err(fault) => (Err(fault), Collected::default()),
     };
@@ -233,7 +241,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     });
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
-        let made = (&outcome, &job.settings);
+        let made = (&outcome, &settings);
         let record = record::keep(&console, recording, "copy", &ends, made, &collected);
         let conclusion =
             moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);

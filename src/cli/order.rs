@@ -17,6 +17,7 @@ use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use base::owners::OwnerRule;
+use base::schedule::RateSchedule;
 use base::settings::{Delete, DigestKind, Overwrite, Settings, SkipUnchanged};
 use base::units::{Bytes, Nanos};
 
@@ -33,6 +34,7 @@ pub(crate) struct CopyArgs {
     pub stats: bool,
     /// Where each file, warning and error is written too.
     pub log: Option<PathBuf>,
+    pub schedule: Option<RateSchedule>,
     pub recording: Recording,
 }
 
@@ -155,6 +157,7 @@ impl CopyArgs {
             explain: typed.has(&showing::EXPLAIN),
             stats: typed.has(&showing::STATS),
             log: typed.value(&showing::LOG)?,
+            schedule: typed.value(&moving::RATE_SCHEDULE)?,
             recording: Recording::of(typed)?,
         })
     }

@@ -107,6 +107,10 @@ fn words(command: CommandId) -> Vec<Arg> {
                 .allow_hyphen_values(true),
         ],
         CommandId::SubmittedCopy => vec![word("FOLDER", "The folder of the submitted copy")],
+        CommandId::Limit => vec![
+            optional("PROCESS", "The number of the copy's process; default: list all copies"),
+            optional("RATE", "The new limit: 100Mbit, 80MB, or unlimited; default: show it"),
+        ],
         CommandId::Measure => vec![many("WHAT", MEASURED)],
         CommandId::MeasureCodec => vec![many("FILE", PACKED)],
         CommandId::NetTest => {
@@ -167,6 +171,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Verify => help::VERIFY,
         CommandId::Clean => help::CLEAN,
         CommandId::Submit => help::SUBMIT,
+        CommandId::Limit => help::LIMIT,
         CommandId::NetTest => help::NET_TEST,
         CommandId::ResultsList | CommandId::ResultsShow | CommandId::ResultsExport => help::RESULTS,
         CommandId::Explain => help::EXPLAIN,

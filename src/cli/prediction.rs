@@ -179,6 +179,7 @@ impl PredictArgs {
             explain: false,
             stats: false,
             log: None,
+            schedule: None,
             recording,
         };
         Ok(PredictArgs { copy })

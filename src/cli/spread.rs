@@ -17,7 +17,7 @@ use crate::spread::ending::{Totals, forget};
 use crate::spread::folder::JobFolder;
 use crate::spread::launcher::slurm::{Request, Slurm};
 use crate::spread::launcher::{Launcher, WorkerCommand};
-use crate::spread::planning::{Counted, PlanOrder, Planned, plan};
+use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
 use crate::spread::records::{Control, Copying};
 use crate::spread::view::View;
 use crate::spread::{On, SpreadOrder, begin, cutting, resumed, sources, work};
@@ -25,6 +25,7 @@ use analysis::report::json::{self, Event};
 use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Overview;
+use analysis::shards::plan::Cost;
 use base::fault::{Class, Fault};
 use base::settings::{Links, Settings};
 use mover::pump::watch::Watch;
@@ -44,6 +45,7 @@ pub(crate) struct SpreadArgs {
     copying: Copying,
     rate_bytes_per_second: Option<f64>,
     times: LeaseTimes,
+    split_above: u64,
     dry_run: bool,
     show: Show,
 }
@@ -119,6 +121,7 @@ impl SpreadArgs {
             copying,
             rate_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
             times: LeaseTimes::of_lease(typed.value_or_default(&spreading::LEASE)?),
+            split_above: typed.value_or_default(&spreading::SPLIT_ABOVE)?,
             dry_run: typed.has(&copying::DRY_RUN),
             show: Show::of(typed)?,
         })
@@ -198,11 +201,12 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         times: args.times,
         on: args.on.text.clone(),
         workers,
+        split_above: args.split_above,
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })?;
     let order = RunOrder {
         program: program()?,
-        cutting: cutting(workers),
+        cutting: cutting(workers, args.split_above),
         earlier: None,
         is_planned: false,
     };
@@ -220,13 +224,13 @@ fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> 
 /// The plan, and nothing is made.
 fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
-    let cutting = cutting(workers);
+    let cutting = cutting(workers, args.split_above);
     let sources = sources(&args.sources)?;
     let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
     let _ = signals::install(&watch);
-    let planned = plan(&order, &mut Counted, &watch, &mut |_| {})?;
+    let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
     let mut summary = page::plan(&figures(&planned, workers));
     for failed in &planned.unplanned {
         summary.push_str(&format!("  {}\n", failed.why));
@@ -243,7 +247,7 @@ fn figures(planned: &Planned, workers: usize) -> page::PlanFigures {
         folders: planned.folders,
         shards: planned.shards,
         workers,
-        cost: cutting(workers).cost,
+        cost: Cost::UNKNOWN,
         total: planned.total,
         longest: planned.longest,
     }

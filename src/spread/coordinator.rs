@@ -12,7 +12,7 @@ use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
 use super::events::Events;
 use super::folder::{JobFolder, Part};
 use super::launcher::{End, Launcher, WorkerCommand, WorkerState};
-use super::planning::{PlanOrder, Planned, Written, plan};
+use super::planning::{PlanOrder, Planned, Written, walk};
 use super::records::{Beat, Control, PlanState};
 use super::view::{Look, View};
 use analysis::shards::lease::Observer;
@@ -313,6 +313,7 @@ impl Coordinator<'_> {
     }
 
     fn finish(mut self) -> Result<Totals, Fault> {
+        self.launcher.job_is_done();
         finish_folders(self.folder)?;
         let totals = merge_receipts(self.folder)?;
         leave_destination(self.folder)?;
@@ -342,7 +343,7 @@ fn make_plan(folder: &JobFolder, order: &RunOrder, watch: &Watch) -> Result<Plan
         predicted_s: before_s + planned.total.seconds(),
         unplanned: planned.unplanned.clone(),
     };
-    let planned = plan(&of, &mut sink, watch, &mut |planned| {
+    let planned = walk(&of, &mut sink, watch, &mut |planned| {
         if clock::now().since(told_at) > PLAN_TOLD_EVERY {
             told_at = clock::now();
             // The complete one counts.

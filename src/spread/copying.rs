@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::records::{Copying, below};
+use super::ranges::{Progress, assemble, copy_range};
+use super::records::{Copying, Shard, below};
+use super::storage::STAGED;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
 use base::job::{Job, Listed, Location, Notice, Outcome, Remote};
@@ -43,6 +45,8 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct ShardCopy {
     watch: Weak<Watch>,
+    /// Of a range, or of a whole that is put together.
+    progress: Arc<Progress>,
 }
 
 /// What is copied from where to where.
@@ -53,10 +57,24 @@ pub(super) struct ShardOrder {
     pub copying: Copying,
     /// The items that are left, by their names.
     pub items: BTreeMap<Vec<u8>, u64>,
+    pub shard: Shard,
+    /// The ranges of a file that is put together, with their digests.
+    pub parts: Option<Result<Parts, Fault>>,
+    /// The source is a file, and not a folder with names.
+    pub is_single: bool,
 }
+
+/// Where the ranges of a file are, and their digests.
+pub(super) type Parts = (Vec<PathBuf>, Vec<String>);
 
 impl ShardCopy {
     pub(super) fn start(order: ShardOrder, tell: &Sender<Told>) -> ShardCopy {
+        let progress = Arc::new(Progress::default());
+        if order.shard.range.is_some() || order.shard.whole.is_some() {
+            let (tell, of_thread) = (tell.clone(), progress.clone());
+            thread::spawn(move || one_file(&order, &of_thread, &tell));
+            return ShardCopy { watch: Weak::new(), progress };
+        }
         let (notices, heard) = mpsc::channel();
         let watch = Arc::new(Watch::new(notices));
         let (weak, tell) = (Arc::downgrade(&watch), tell.clone());
@@ -79,17 +97,49 @@ impl ShardCopy {
             }
             let _ = tell.send(Told::Ended(ended));
         });
-        ShardCopy { watch: weak }
+        ShardCopy { watch: weak, progress }
     }
 
     /// It ends within a second.
     pub(super) fn stop(&self) {
         self.watch.upgrade().iter().for_each(|watch| watch.stop());
+        self.progress.stop.store(true, Relaxed);
     }
 
     pub(super) fn bytes_done(&self) -> u64 {
-        self.watch.upgrade().map_or(0, |watch| watch.gauge.bytes_done.load(Relaxed))
+        let of_files = self.watch.upgrade().map(|watch| watch.gauge.bytes_done.load(Relaxed));
+        of_files.unwrap_or_else(|| self.progress.bytes.load(Relaxed))
     }
+}
+
+/// Copies a range, or puts a file together.
+fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
+    let staged = below(&order.staging, STAGED);
+    let name = order.items.keys().next().cloned().unwrap_or_default();
+    let source = below(&order.source, &name);
+    let done = match (&order.shard.range, &order.shard.whole, &order.parts) {
+        (Some(range), _, _) => {
+            copy_range(range, &source, &staged, progress).map(|done| (range.len, done))
+        }
+        (None, Some(whole), Some(Ok((parts, digests)))) => {
+            assemble(whole, parts, digests, &staged, progress).map(|done| (whole.size, done))
+        }
+        (_, _, Some(Err(fault))) => Err(fault.clone()),
+        _ => Err(Fault::new(Class::Local, "a shard is neither a range nor a whole")),
+    };
+    let ended = match done {
+        Ok((bytes, (digest, waits))) => {
+            let _ = tell.send(Told::Staged { item: 0, bytes, digest: Some(digest) });
+            Ok(waits)
+        }
+        // What ends a copy, or is wrong with the destination, is not the file's.
+        Err(fault) if fault.ends_transfer() => Err(fault),
+        Err(fault) => {
+            let _ = tell.send(Told::Failed { item: 0, fault });
+            Ok(Waits::default())
+        }
+    };
+    let _ = tell.send(Told::Ended(ended));
 }
 
 fn carry_out(order: &ShardOrder, watch: &Arc<Watch>) -> Result<Waits, Fault> {
@@ -99,13 +149,20 @@ fn carry_out(order: &ShardOrder, watch: &Arc<Watch>) -> Result<Waits, Fault> {
         list.write_all(name).and_then(|()| list.write_all(&[0])).map_err(fault)?;
     }
     list.flush().map_err(fault)?;
+    let name = order.items.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let (source, listed) = match order.is_single {
+        true => (below(&order.source, name), None),
+        false => {
+            (order.source.clone(), Some(Listed { file: list.path().to_path_buf(), nul: true }))
+        }
+    };
     let job = Job {
-        sources: vec![Location::Path(order.source.clone())],
+        sources: vec![Location::Path(source)],
         source_host: None,
         target: Location::Path(order.staging.clone()),
         target_host: None,
         settings: settings(&order.copying),
-        listed: Some(Listed { file: list.path().to_path_buf(), nul: true }),
+        listed,
         remote: Remote::default(),
     };
     remote::copy::run(&job, watch).map(|outcome| waits(&outcome))

@@ -82,7 +82,8 @@ pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
     let done: BTreeMap<u32, Held> =
         done.collect::<BTreeSet<Held>>().into_iter().map(|held| (held.claim.shard, held)).collect();
     for held in done.into_values() {
-        let prefix = folder.prefix(folder.shard(held.claim.shard)?.0.source)?;
+        let shard = folder.shard(held.claim.shard)?.0;
+        let (prefix, is_range) = (folder.prefix(shard.source)?, shard.range.is_some());
         each_line(folder, &names::of_attempt(held.claim), &mut |line| match line {
             Line::Head(head) => {
                 totals.files += head.files;
@@ -91,6 +92,7 @@ pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
                 totals.moved_bytes += head.moved_bytes;
                 Ok(())
             }
+            Line::Item(_) if is_range => Ok(()),
             Line::Item(ReceiptLine::Failed(failed)) => {
                 totals.fail(failed);
                 Ok(())
@@ -108,7 +110,7 @@ pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
     Ok(totals)
 }
 
-enum Line {
+pub(super) enum Line {
     Head(ShardDone),
     Item(ReceiptLine),
 }
@@ -122,7 +124,7 @@ pub(super) fn head(folder: &JobFolder, name: &str) -> Result<ShardDone, Fault> {
     serde_json::from_str(&first).map_err(|_| damaged(&path))
 }
 
-fn each_line(
+pub(super) fn each_line(
     folder: &JobFolder,
     name: &str,
     take: &mut dyn FnMut(Line) -> Result<(), Fault>,

@@ -38,6 +38,9 @@ pub trait Launcher: std::fmt::Debug {
     /// Asks all workers to stop: each gets SIGTERM, leaves what it holds to others, and ends.
     fn cancel(&mut self) -> Result<(), Fault>;
 
+    /// The job is done: takes out of a queue what still waits there to be started.
+    fn job_is_done(&mut self) {}
+
     /// Lines that the coordinator keeps in the job folder for a later coordinator: the number of a
     /// queue's job, for instance. They are what `adopt` is given.
     fn notes(&self) -> Vec<String> {

@@ -8,7 +8,9 @@ pub mod ending;
 mod events;
 pub mod folder;
 pub mod launcher;
+mod ledgers;
 pub mod planning;
+mod ranges;
 mod rebuilding;
 pub mod records;
 mod storage;
@@ -102,6 +104,8 @@ pub struct SpreadOrder {
     pub times: LeaseTimes,
     pub on: String,
     pub workers: usize,
+    /// Larger files are cut into ranges.
+    pub split_above: u64,
     pub command: Vec<String>,
 }
 
@@ -128,6 +132,7 @@ pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
         copying: order.copying.clone(),
         times: order.times,
         workers: order.workers,
+        split_above: order.split_above,
         on: order.on.clone(),
         command: order.command.clone(),
         began_unix_s: clock::unix().as_secs(),
@@ -205,8 +210,8 @@ fn free_name() -> Result<PathBuf, Fault> {
 }
 
 /// How a job of so many workers is cut.
-pub fn cutting(workers: usize) -> Cutting {
-    Cutting::new(Cost::UNKNOWN, workers)
+pub fn cutting(workers: usize, split_above: u64) -> Cutting {
+    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
 }
 
 /// The values of `--on`, as the user reads them.

@@ -7,9 +7,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::folder::{JobFolder, Part, replace};
-use super::records::{Copying, Failed, Shard, SourceRoot, bytes_of, path_of, text_of};
+use super::records::{
+    Copying, Failed, Range, Shard, SourceRoot, Whole, bytes_of, path_of, text_of,
+};
 use analysis::shards::names;
-use analysis::shards::plan::{Batch, Cost, Cutter, Cutting};
+use analysis::shards::plan::{self, Batch, Cost, Cutter, Cutting};
 use base::fault::Fault;
 use base::job::Location;
 use base::settings::{Links, Settings};
@@ -93,7 +95,9 @@ impl PlanSink for Written<'_> {
             text.push(0);
         }
         replace(&self.folder.part(Part::Shards), &names::of_shard(shard.shard), &text)?;
-        let open = self.folder.file(Part::Open, &names::open(shard.shard, 0));
+        // What waits for others is opened by a worker that finds them done.
+        let part = if shard.whole.is_some() { Part::Waiting } else { Part::Open };
+        let open = self.folder.file(part, &names::open(shard.shard, 0));
         File::create(&open).map(drop).map_err(|why| Fault::write("write", &open, &why))
     }
 
@@ -130,7 +134,7 @@ pub struct PlanOrder<'a> {
 }
 
 /// Walks the sources. `tell` is told how far it is, and the walk ends when `watch` is stopped.
-pub fn plan(
+pub fn walk(
     order: &PlanOrder<'_>,
     sink: &mut dyn PlanSink,
     watch: &Watch,
@@ -141,7 +145,9 @@ pub fn plan(
         sink,
         tell,
         cutter: Cutter::new(order.cutting),
+        cutting: order.cutting,
         cost: order.cutting.cost,
+        preserve: order.copying.preserve,
         next: order.first,
         source: 0,
         prefix: Vec::new(),
@@ -196,7 +202,9 @@ struct Planner<'a> {
     sink: &'a mut dyn PlanSink,
     tell: &'a mut dyn FnMut(&Planned),
     cutter: Cutter<Vec<u8>>,
+    cutting: Cutting,
     cost: Cost,
+    preserve: bool,
     next: u32,
     source: usize,
     prefix: Vec<u8>,
@@ -238,6 +246,10 @@ impl Planner<'_> {
                     return Ok(());
                 }
                 let size = entry.size;
+                let is_file = entry.kind == EntryKind::File;
+                if let Some(cuts) = plan::ranges(size, &self.cutting).filter(|_| is_file) {
+                    return self.write_ranges(&entry, &cuts);
+                }
                 match self.cutter.add(entry.path, size) {
                     Some(full) => self.write(full),
                     None => Ok(()),
@@ -263,8 +275,15 @@ impl Planner<'_> {
             files: batch.files,
             bytes: batch.bytes,
             predicted_ns: predicted.0,
+            range: None,
+            whole: None,
         };
-        self.sink.shard(&shard, &batch.items)?;
+        self.give(&shard, &batch.items)
+    }
+
+    fn give(&mut self, shard: &Shard, names: &[Vec<u8>]) -> Result<(), Fault> {
+        self.sink.shard(shard, names)?;
+        let predicted = Nanos(shard.predicted_ns);
         self.next += 1;
         self.planned.shards += 1;
         self.planned.total += predicted;
@@ -272,13 +291,46 @@ impl Planner<'_> {
         (self.tell)(&self.planned);
         Ok(())
     }
+
+    /// Each range is a shard, and so is putting them together.
+    fn write_ranges(&mut self, entry: &Entry, ranges: &[plan::Range]) -> Result<(), Fault> {
+        let names = [entry.path.clone()];
+        let (mtime_s, mtime_ns, size) = (entry.mtime_seconds, entry.mtime_nanos, entry.size);
+        let base = Shard {
+            shard: self.next,
+            source: self.source,
+            files: 1,
+            bytes: 0,
+            predicted_ns: 0,
+            range: None,
+            whole: None,
+        };
+        let mut parts = Vec::with_capacity(ranges.len());
+        for cut in ranges {
+            let (offset, len) = (cut.offset, cut.len);
+            let shard = Shard {
+                shard: self.next,
+                bytes: len,
+                predicted_ns: self.cost.of(1, len).0,
+                range: Some(Range { offset, len, size, mtime_s, mtime_ns }),
+                ..base.clone()
+            };
+            self.cutter.count(Nanos(shard.predicted_ns));
+            parts.push(shard.shard);
+            self.give(&shard, &names)?;
+        }
+        let mode = self.preserve.then_some(entry.mode);
+        let whole = Some(Whole { parts, size, mtime_s, mtime_ns, mode });
+        let predicted_ns = self.cost.of(1, 0).0;
+        self.give(&Shard { shard: self.next, predicted_ns, whole, ..base }, &names)
+    }
 }
 
+/// Takes the name, mode and time of a folder.
+pub type TakeFolder<'a> = dyn FnMut(&[u8], u32, (i64, u32)) -> Result<(), Fault> + 'a;
+
 /// The folders of a job, each with its mode and time, in the order of the plan.
-pub fn each_folder(
-    job: &Path,
-    take: &mut dyn FnMut(&[u8], u32, (i64, u32)) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+pub fn each_folder(job: &Path, take: &mut TakeFolder<'_>) -> Result<(), Fault> {
     use std::io::{BufRead, BufReader};
     let path = job.join(FOLDERS);
     let fault = |why: std::io::Error| Fault::io("read", &path, &why);

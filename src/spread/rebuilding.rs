@@ -2,8 +2,8 @@
 //! the receipts, and an unfinished plan is made anew beside what it has.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
@@ -11,6 +11,7 @@ use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
 use super::ending::head;
 use super::folder::{JobFolder, Part, replace};
+use super::ledgers::LOST;
 use super::planning::hash_of;
 use super::records::PlanState;
 use analysis::shards::names;
@@ -47,7 +48,7 @@ pub fn resumed(folder: &JobFolder, program: PathBuf) -> Result<(RunOrder, Vec<St
     if !is_planned {
         folder.set_plan(&PlanState { planned: None, ..plan })?;
     }
-    let cutting = cutting(folder.manifest.workers);
+    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above);
     Ok((RunOrder { program, cutting, earlier, is_planned }, repaired))
 }
 
@@ -88,12 +89,45 @@ fn set_aside(folder: &JobFolder, name: &str, number: u32) -> Result<(), Fault> {
     let path = folder.file(Part::Shards, name);
     let aside = folder.file(Part::Shards, &format!(".{name}.damaged"));
     fs::rename(&path, &aside).map_err(|why| Fault::write("rename", &path, &why))?;
+    keep_ledgers(folder, number)?;
+    fence(folder, number)?;
     for part in NAMED {
         for name in folder.names(part)? {
             if shard_of(&name) == Some(number) {
                 let path = folder.file(part, &name);
                 fs::remove_file(&path).map_err(|why| Fault::write("remove", &path, &why))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// What its attempts have committed is known to the shards that get its names.
+fn keep_ledgers(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+    let path = folder.path().join(LOST);
+    let fault = |why: io::Error| Fault::write("write", &path, &why);
+    let mut lost = OpenOptions::new().append(true).create(true).open(&path).map_err(fault)?;
+    for name in folder.names(Part::Ledgers)? {
+        if names::parse_open(&name).is_some_and(|(shard, _)| shard == number) {
+            let ledger = fs::read(folder.file(Part::Ledgers, &name)).map_err(fault)?;
+            // A line that a killed attempt has not ended must not be one with the next.
+            lost.write_all(&ledger).and_then(|()| lost.write_all(b"\n")).map_err(fault)?;
+        }
+    }
+    lost.sync_all().map_err(fault)
+}
+
+/// A worker that has it still can commit nothing any more.
+fn fence(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+    let staging = folder.staging();
+    let entries = fs::read_dir(&staging).map_err(|why| Fault::io("list", &staging, &why))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_of_it = names::parse_open(&name).is_some_and(|(shard, _)| shard == number);
+        if is_of_it && path.is_dir() {
+            let fault = |why: io::Error| Fault::write("remove", &path, &why);
+            fs::remove_dir_all(&path).map_err(fault)?;
+            File::create(&path).map_err(fault)?;
         }
     }
     Ok(())

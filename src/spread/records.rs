@@ -28,6 +28,8 @@ pub struct Manifest {
     pub copying: Copying,
     pub times: LeaseTimes,
     pub workers: usize,
+    /// Larger files are cut into ranges.
+    pub split_above: u64,
     /// As `--on` was typed.
     pub on: String,
     /// The command line that began it.
@@ -105,6 +107,33 @@ pub struct Shard {
     pub files: u64,
     pub bytes: u64,
     pub predicted_ns: u64,
+    /// It is a part of its only name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range>,
+    /// It puts its only name together, once other shards are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
+}
+
+/// A range of a file, and the file as it was planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    pub offset: u64,
+    pub len: u64,
+    pub size: u64,
+    pub mtime_s: i64,
+    pub mtime_ns: u32,
+}
+
+/// A file that is put together from the ranges that these shards have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    pub parts: Vec<u32>,
+    pub size: u64,
+    pub mtime_s: i64,
+    pub mtime_ns: u32,
+    /// `None` where mode and time are not kept.
+    pub mode: Option<u32>,
 }
 
 /// A line of a ledger: what is about to be committed. And of a receipt: what was.

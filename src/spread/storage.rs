@@ -3,15 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
 use serde::Serialize;
 
+use super::copying::Parts;
+use super::ending::{Line, each_line};
 use super::folder::{JobFolder, Part, read_json, replace};
-use super::records::{Beat, Committed, Failed, ReceiptLine, ShardDone, below, bytes_of, text_of};
+use super::ledgers::Noted;
+use super::records::{
+    Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, text_of,
+};
 use analysis::shards::names;
 use analysis::shards::overview::Waits;
 use analysis::shards::worker::Answer;
@@ -37,10 +42,11 @@ pub(super) struct Storage {
 pub(super) struct ShardWork {
     pub(super) claim: Claim,
     pub(super) names: Vec<Vec<u8>>,
+    pub(super) shard: Shard,
     pub(super) source: PathBuf,
     prefix: Vec<u8>,
     /// What earlier attempts have noted.
-    noted: Option<BTreeMap<Vec<u8>, Committed>>,
+    noted: Option<Noted>,
     surveyed: usize,
     /// What is still to be copied.
     pub(super) left: BTreeMap<Vec<u8>, u64>,
@@ -58,6 +64,14 @@ pub(super) struct ShardWork {
 }
 
 impl ShardWork {
+    /// The name of an item in the staging folder.
+    fn staged_name(&self, item: u64) -> Option<Vec<u8>> {
+        match (&self.shard.range, &self.shard.whole) {
+            (None, None) => self.names.get(item as usize).cloned(),
+            _ => Some(STAGED.to_vec()),
+        }
+    }
+
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         let bytes = self.committed.values().map(|committed| committed.bytes).sum();
         (self.committed.len() as u64, bytes, self.failed.len() as u64)
@@ -146,7 +160,66 @@ impl Storage {
 
     pub(super) fn finish(&mut self, claim: Claim) -> Result<Answer, Fault> {
         let done = self.folder.file(Part::Done, &names::held(claim, &self.me));
-        self.rename(&self.claim_file(claim, &self.me), &done)
+        let answer = self.rename(&self.claim_file(claim, &self.me), &done)?;
+        let whole = self.work.as_ref().and_then(|work| work.shard.whole.as_ref());
+        if let (Answer::Moved, Some(whole)) = (&answer, whole) {
+            // The rest goes with the job.
+            for part in &whole.parts {
+                let _ = fs::remove_file(part_file(&self.folder.staging(), *part));
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Opens the shards that put a file together all of whose ranges are done.
+    pub(super) fn open_ready(&self) -> Result<Answer, Fault> {
+        let waiting = self.folder.names(Part::Waiting)?;
+        if waiting.is_empty() {
+            return Ok(Answer::Opened(0));
+        }
+        let done = self.folder.names(Part::Done)?;
+        let done: BTreeSet<u32> =
+            done.iter().filter_map(|name| Some(names::parse_held(name)?.claim.shard)).collect();
+        let mut opened = 0;
+        for name in waiting {
+            let Some((number, _)) = names::parse_open(&name) else { continue };
+            let parts = self.folder.shard(number)?.0.whole.unwrap_or_default().parts;
+            if parts.iter().all(|part| done.contains(part)) {
+                let from = self.folder.file(Part::Waiting, &name);
+                let moved = self.rename(&from, &self.folder.file(Part::Open, &name))?;
+                opened += u32::from(moved == Answer::Moved);
+            }
+        }
+        Ok(Answer::Opened(opened))
+    }
+
+    /// The ranges of a file, where they are and their digests.
+    pub(super) fn parts(&self, whole: &Whole) -> Result<Parts, Fault> {
+        let mut digests: BTreeMap<u32, String> = BTreeMap::new();
+        for name in self.folder.names(Part::Done)? {
+            let Some(held) = names::parse_held(&name) else { continue };
+            if whole.parts.contains(&held.claim.shard) {
+                let name = names::of_attempt(held.claim);
+                each_line(&self.folder, &name, &mut |line| {
+                    match line {
+                        Line::Item(ReceiptLine::Committed(Committed { digest, .. })) => {
+                            digests.extend(digest.map(|digest| (held.claim.shard, digest)));
+                        }
+                        Line::Item(ReceiptLine::Failed(failed)) => {
+                            let class = Class::from_code(failed.code).unwrap_or(Class::Local);
+                            return Err(Fault::new(class, failed.why));
+                        }
+                        Line::Head(_) => {}
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let path = |part: &u32| part_file(&self.folder.staging(), *part);
+        let paths: Vec<PathBuf> = whole.parts.iter().map(path).collect();
+        let digests: Vec<String> =
+            whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect();
+        Ok((paths, digests))
     }
 
     fn claim_file(&self, claim: Claim, worker: &str) -> PathBuf {
@@ -175,6 +248,7 @@ impl Storage {
         self.work = Some(ShardWork {
             claim,
             names,
+            shard,
             source,
             prefix,
             noted: None,
@@ -245,18 +319,24 @@ impl Storage {
     pub(super) fn survey(&mut self) -> Result<Answer, Fault> {
         let may_be_there = !self.folder.manifest.destination_was_empty;
         let skips = self.folder.manifest.copying.skip_unchanged;
-        let destination = self.folder.destination.clone();
+        let (destination, staging) = (self.folder.destination.clone(), self.folder.staging());
         let noted = match self.work.as_mut().and_then(|work| work.noted.take()) {
             Some(noted) => noted,
-            None => self.read_ledgers()?,
+            None => match &self.work {
+                Some(work) => Noted::read(&self.folder, work.claim, &self.had_staging)?,
+                None => return Ok(Answer::Surveyed(0)),
+            },
         };
         let Some(work) = &mut self.work else { return Ok(Answer::Surveyed(0)) };
         let until = (work.surveyed + SURVEYED_AT_ONCE).min(work.names.len());
         for item in work.surveyed..until {
             let name = work.names[item].clone();
-            let of_job = noted.get(&name);
+            let path = match work.shard.range {
+                Some(_) => part_file(&staging, work.claim.shard),
+                None => final_name(&destination, &work.prefix, &name),
+            };
+            let of_job = noted.of(&name, &path)?;
             let is_there = of_job.is_some() || may_be_there;
-            let path = final_name(&destination, &work.prefix, &name);
             let found = if is_there { look(&path)? } else { None };
             let item = item as u64;
             match (found, of_job) {
@@ -276,35 +356,6 @@ impl Storage {
         Ok(Answer::Surveyed(work.left.len() as u64))
     }
 
-    fn read_ledgers(&self) -> Result<BTreeMap<Vec<u8>, Committed>, Fault> {
-        let mut noted = BTreeMap::new();
-        let Some(work) = &self.work else { return Ok(noted) };
-        for attempt in 1..=work.claim.attempt {
-            let claim = Claim { attempt, ..work.claim };
-            let path = self.folder.file(Part::Ledgers, &names::of_attempt(claim));
-            let fault = |why: io::Error| Fault::io("read", &path, &why);
-            // It is made before the staging folder: where there was one, it is asked again.
-            let file = match File::open(&path) {
-                Ok(file) => file,
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                    match self.had_staging.contains(&claim) {
-                        true => return Err(fault(why)),
-                        false => continue,
-                    }
-                }
-                Err(why) => return Err(fault(why)),
-            };
-            for line in BufReader::new(file).lines() {
-                // The last line may be half of one: what it names was not committed.
-                let line = line.map_err(fault)?;
-                let Ok(committed) = serde_json::from_str::<Committed>(&line) else { continue };
-                let Some(name) = bytes_of(&committed.name) else { continue };
-                noted.insert(name, committed);
-            }
-        }
-        Ok(noted)
-    }
-
     pub(super) fn intend(&mut self, items: &[u64]) -> Result<Answer, Fault> {
         let Some(work) = &mut self.work else { return Ok(Answer::Done) };
         let path = self.folder.file(Part::Ledgers, &names::of_attempt(work.claim));
@@ -321,8 +372,12 @@ impl Storage {
         let destination = self.folder.destination.clone();
         let Some(work) = &self.work else { return Ok(Answer::Gone) };
         let Some(name) = work.names.get(item as usize).cloned() else { return Ok(Answer::Gone) };
-        let staged = below(&self.staging_of(work.claim), &name);
-        let path = final_name(&destination, &work.prefix, &name);
+        let Some(staged) = work.staged_name(item) else { return Ok(Answer::Gone) };
+        let staged = below(&self.staging_of(work.claim), &staged);
+        let path = match work.shard.range {
+            Some(_) => part_file(&self.folder.staging(), work.claim.shard),
+            None => final_name(&destination, &work.prefix, &name),
+        };
         let link = || rustix::fs::linkat(CWD, &staged, CWD, &path, AtFlags::empty());
         let linked = match link() {
             Err(rustix::io::Errno::NOENT) if look(&staged)?.is_some() => {
@@ -372,10 +427,11 @@ impl Storage {
             attempt: work.claim.attempt,
             worker: self.me.clone(),
             host: self.host.clone(),
-            files,
-            bytes,
+            // A range is no file; what failed of it is told by the shard of the whole.
+            files: if work.shard.range.is_some() { 0 } else { files },
+            bytes: if work.shard.whole.is_some() { 0 } else { bytes },
             kept: work.kept,
-            failed,
+            failed: if work.shard.range.is_some() { 0 } else { failed },
             moved_files: work.moved_files,
             moved_bytes: work.moved_bytes,
             seconds: now_s - work.began_s,
@@ -478,6 +534,13 @@ fn remove_below(folder: &Path, left: &mut usize) -> io::Result<bool> {
     fs::remove_dir(folder).map(|()| true)
 }
 
+/// A range that is done.
+fn part_file(staging: &Path, shard: u32) -> PathBuf {
+    staging.join("parts").join(names::of_shard(shard))
+}
+
+/// The name in the staging folder of what is no whole file of its source.
+pub(super) const STAGED: &[u8] = b"staged";
 const REMOVED_AT_ONCE: usize = 2000;
 const SURVEYED_AT_ONCE: usize = 2000;
 const SYNCED_AT_ONCE: usize = 200;

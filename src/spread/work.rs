@@ -209,7 +209,7 @@ impl Process {
                 self.does = WorkerDoes::Claiming;
                 storage.list_open()
             }
-            Call::OpenReady => Ok(Answer::Opened(0)),
+            Call::OpenReady => storage.open_ready(),
             Call::Count => storage.count(),
             Call::ListClaims => {
                 self.does = WorkerDoes::Watching;
@@ -245,7 +245,11 @@ impl Process {
         let Some(work) = &self.storage.work else { return Answer::Trouble(Class::Local) };
         self.does = WorkerDoes::Copying;
         let (source, items) = (work.source.clone(), work.left.clone());
-        let order = ShardOrder { source, staging, copying, items };
+        let shard = work.shard.clone();
+        let parts = shard.whole.as_ref().map(|whole| self.storage.parts(whole));
+        let root = self.storage.folder.manifest.sources.get(shard.source);
+        let is_single = root.is_some_and(|root| root.only.is_some());
+        let order = ShardOrder { source, staging, copying, items, shard, parts, is_single };
         self.copy = Some(ShardCopy::start(order, &self.tell));
         Answer::Done
     }

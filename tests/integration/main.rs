@@ -22,6 +22,7 @@ mod hostile;
 mod hostile_floods;
 mod hostile_names;
 mod install;
+mod limits;
 mod links;
 mod measure;
 mod mirror;

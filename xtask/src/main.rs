@@ -53,8 +53,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
   check                  format, clippy, unit and tidy tests: seconds
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
-  sim [--seed N] [--count N]
-                         the two-host simulation: so many seeds, from the one that is named
+  sim [--leases] [--seed N] [--count N]
+                         the two-host simulation, or that of the leases of many nodes: so many
+                         seeds, from the one that is named
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
   gateway                the object store that tests use, built once

@@ -21,6 +21,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("iputils-ping", "ping"),
     ("procps", "ps"),
     ("diffutils", "cmp"),
+    ("b3sum", "b3sum"),
     ("attr", "getfattr"),
     ("acl", "setfacl"),
     ("util-linux", "setpriv"),

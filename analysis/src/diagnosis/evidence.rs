@@ -65,6 +65,8 @@ pub enum Pace {
     None,
     /// The program measured it itself, so it limits nothing.
     Auto,
+    /// It keeps to what others leave.
+    Scavenger,
     Asked,
 }
 
@@ -122,6 +124,7 @@ fn pace(asked: settings::Pace) -> Pace {
     match asked {
         settings::Pace::Off => Pace::None,
         settings::Pace::Auto => Pace::Auto,
+        settings::Pace::Scavenger => Pace::Scavenger,
         settings::Pace::Fixed(_) => Pace::Asked,
     }
 }

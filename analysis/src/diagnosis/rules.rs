@@ -191,6 +191,10 @@ fn by_outages(_: &Features, context: &Context) -> Option<Bottleneck> {
 
 /// A queue stands at the bottleneck, and what we get there changes: others send too.
 fn by_sharing(window: &Features, context: &Context) -> Option<Bottleneck> {
+    // It keeps a shorter queue than that by itself.
+    if context.pace == Pace::Scavenger && has_standing_queue(window) {
+        return Some(Bottleneck::SharedBottleneck);
+    }
     let sharing = context.sharing?;
     let sending =
         window.app_limited < 0.5 && (window.fill >= NEARLY_FILLED || window.queued >= 0.5);
@@ -208,7 +212,7 @@ fn by_full_path(window: &Features, context: &Context) -> Option<Bottleneck> {
     });
     // BBR and `--pace auto` pace by their measurements: then the window shows nothing.
     let paced = match (context.pace, window.pace_bytes_per_s) {
-        (Pace::Auto, Some(pace)) => window.goodput >= 0.85 * pace,
+        (Pace::Auto | Pace::Scavenger, Some(pace)) => window.goodput >= 0.85 * pace,
         _ => context.congestion.starts_with("bbr") && window.goodput >= 0.8 * context.peak,
     };
     // Acknowledgements come as evenly as they can: the streams together fill the path.

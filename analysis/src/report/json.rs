@@ -42,6 +42,10 @@ pub enum Event {
     Warning {
         text: String,
     },
+    /// The limit of the rate was changed while the copy ran: null for none.
+    Limit {
+        rate_bytes_per_s: Option<f64>,
+    },
     /// A run of an experiment.
     Run {
         record: Box<Record>,

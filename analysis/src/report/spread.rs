@@ -49,7 +49,8 @@ pub fn line(of: &Overview) -> String {
         Some(shards) => format!("{}/{shards} shards", of.shards_done),
         None => format!("{} shards, planning", of.shards_done),
     };
-    let running = of.workers.iter().filter(|worker| worker.code.is_none()).count();
+    let runs = |worker: &&WorkerView| worker.code.is_none() && worker.state != "silent";
+    let running = of.workers.iter().filter(runs).count();
     let left = of.left_s.map_or(String::new(), |[low, middle, high]| {
         let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
         format!(", {} left ({} to {})", time(middle), time(low), time(high))

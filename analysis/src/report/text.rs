@@ -300,7 +300,10 @@ fn settled(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)
         (Pace::Auto, Some(pace)) => {
             facts.push(("pace", format!("{}, as bursts were lost", rate(pace))));
         }
-        (Pace::Auto | Pace::Off, _) => {}
+        (Pace::Scavenger, Some(pace)) => {
+            facts.push(("pace", format!("{}, as others leave so much", rate(pace))));
+        }
+        (Pace::Auto | Pace::Scavenger | Pace::Off, _) => {}
     }
     if let Some(dscp) = settings.dscp {
         facts.push(("DSCP", format!("{dscp} ({})", dscp.code())));

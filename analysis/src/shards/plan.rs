@@ -127,8 +127,8 @@ pub fn ranges(bytes: u64, cutting: &Cutting) -> Option<Vec<Range>> {
     let least = (bytes / RANGES_MAX).next_power_of_two();
     let wanted = wanted.clamp(RANGE_BYTES_MIN, RANGE_BYTES_MAX);
     // The next power of two from there down.
-    let len = (1_u64 << wanted.ilog2()).max(least).min(above.next_power_of_two());
-    let len = len.max(CHUNK_BYTES);
+    let at_most = 1_u64 << above.max(1).ilog2();
+    let len = (1_u64 << wanted.ilog2()).min(at_most).max(least).max(CHUNK_BYTES);
     let starts = (0..bytes.div_ceil(len)).map(|i| i * len);
     Some(starts.map(|offset| Range { offset, len: len.min(bytes - offset) }).collect())
 }

@@ -17,6 +17,8 @@ use crate::page::table;
 use xtask::packages;
 use xtask::step::{output, root, target_folder};
 
+mod scavenger;
+
 /// A path, our congestion control, and how many flows of CUBIC come and go.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
@@ -43,11 +45,19 @@ struct Row {
     beside_plain: f64,
 }
 
-/// `bench shared [--program FILE] [--criteria]`.
+/// `bench shared [--scavenger] [--program FILE] [--criteria]`.
 pub(crate) fn shared(words: &[&str]) -> Result<(), String> {
+    let (is_scavenger, words) = match words {
+        ["--scavenger", rest @ ..] => (true, rest),
+        words => (false, words),
+    };
+    let (cells, criteria, name) = match is_scavenger {
+        true => (scavenger::CELLS, scavenger::CRITERIA, "scavenger"),
+        false => (CELLS, CRITERIA, "shared"),
+    };
     let program = match words {
         ["--criteria"] => {
-            println!("{CRITERIA}");
+            println!("{criteria}");
             return Ok(());
         }
         [] => {
@@ -57,29 +67,38 @@ pub(crate) fn shared(words: &[&str]) -> Result<(), String> {
         ["--program", file] => {
             fs::canonicalize(PathBuf::from(file)).map_err(|why| format!("{file}: {why}"))?
         }
-        _ => return Err("bench shared: write nothing, --criteria, or --program FILE".into()),
+        _ => return Err("bench shared: write --scavenger, --criteria or --program FILE".into()),
     };
     packages::ensure(packages::FOR_WAN)?;
-    println!("{} cells, about {} minutes", CELLS.len(), CELLS.len() * 2);
+    println!("{} cells, about {} minutes", cells.len(), cells.len() * 2);
+    let (page, faults) = match is_scavenger {
+        true => scavenger::measured(&program)?,
+        false => measured(&program)?,
+    };
+    let date = output(Command::new("date").arg("+%F"))?;
+    let path = root().join(format!("runs/{}-{name}.md", date.trim()));
+    fs::write(&path, page).map_err(|why| format!("{}: {why}", path.display()))?;
+    println!("\nwritten to {}", path.display());
+    match faults.as_slice() {
+        [] => Ok(()),
+        faults => Err(format!("{} criteria missed:\n{}", faults.len(), faults.join("\n"))),
+    }
+}
+
+/// Measures all cells; the page, and the criteria that were missed.
+fn measured(program: &Path) -> Result<(String, Vec<String>), String> {
     let mut rows = Vec::new();
     for cell in CELLS {
         let row = Row {
             cell: *cell,
-            paced: copy(&program, cell, "auto")?,
-            unpaced: copy(&program, cell, "off")?,
+            paced: copy(program, cell, "auto")?,
+            unpaced: copy(program, cell, "off")?,
             beside_plain: plain(cell)?,
         };
         println!("| {} |", cells(&row).join(" | "));
         rows.push(row);
     }
-    let date = output(Command::new("date").arg("+%F"))?;
-    let path = root().join(format!("runs/{}-shared.md", date.trim()));
-    fs::write(&path, page(&rows)).map_err(|why| format!("{}: {why}", path.display()))?;
-    println!("\nwritten to {}", path.display());
-    match rows.iter().flat_map(faults).collect::<Vec<_>>().as_slice() {
-        [] => Ok(()),
-        faults => Err(format!("{} criteria missed:\n{}", faults.len(), faults.join("\n"))),
-    }
+    Ok((page(&rows), rows.iter().flat_map(faults).collect()))
 }
 
 /// An endless copy, in the middle of which the others come and go.

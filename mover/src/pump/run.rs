@@ -36,6 +36,9 @@ use base::units::Nanos;
 
 pub mod pace_controller;
 pub mod paths;
+mod scavenger;
+#[cfg(test)]
+mod shared_path;
 mod sockets;
 mod threads;
 

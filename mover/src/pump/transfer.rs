@@ -33,7 +33,7 @@ use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
 use base::settings::Settings;
 use base::tally::{SideReport, Tally};
-use base::units::{Nanos, Tick};
+use base::units::{Nanos, Rate, Tick};
 
 mod backlog;
 mod comparing;
@@ -298,6 +298,8 @@ struct Core {
     report: Report,
     /// The far source has been told to stop.
     enough_said: bool,
+    /// The limit of the rate that the source has been told, since the transfer began.
+    limit_known: Option<Option<Rate>>,
 }
 
 /// The peer's state during the transfer.
@@ -370,6 +372,7 @@ impl Core {
             failed_last: String::new(),
             report: Report::NotYet,
             enough_said: false,
+            limit_known: None,
         }
     }
 
@@ -444,6 +447,7 @@ impl Core {
         }
         self.offer()?;
         self.end_if_enough();
+        self.limit_if_asked();
         if let Some(end) = self.source.as_mut().and_then(SourceSide::pipe_end) {
             self.say_to_sink(end)?;
         }

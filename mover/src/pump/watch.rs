@@ -1,10 +1,11 @@
-//! What others see of a running transfer, and how they ask it to stop.
+//! What others see of a running transfer, and how they ask it to stop, or to keep to another rate.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::job::{Notice, StreamPath};
+use base::units::Rate;
 
 /// Counters that lanes and sessions add to; a progress display reads them at its own pace.
 #[derive(Debug, Default)]
@@ -71,6 +72,10 @@ const PENDING_BYTES_MAX: u64 = 8 << 20;
 /// Files that are gathered.
 const GATHERED_MAX: usize = 256;
 
+/// No rate has been asked for while the transfer ran.
+const NO_CHANGE: u64 = 0;
+const NO_LIMIT: u64 = u64::MAX;
+
 /// Where notices go.
 #[derive(Debug)]
 struct Notices {
@@ -108,6 +113,8 @@ pub struct Watch {
     pub gauge: Gauge,
     stop: AtomicBool,
     enough: AtomicBool,
+    /// The limit that was asked for last, in bytes a second: `NO_CHANGE`, `NO_LIMIT`, or that many.
+    limit: AtomicU64,
     notices: Mutex<Notices>,
     pending: Arc<Pending>,
     /// Where samples of data streams are sent at once, if they are wanted.
@@ -120,6 +127,7 @@ impl Watch {
             gauge: Gauge::default(),
             stop: AtomicBool::new(false),
             enough: AtomicBool::new(false),
+            limit: AtomicU64::new(NO_CHANGE),
             notices: Mutex::new(Notices { sender: notices, gathered: Vec::new(), gathered_max: 1 }),
             pending: Arc::default(),
             paths: None,
@@ -195,6 +203,21 @@ impl Watch {
 
     pub(crate) fn is_enough(&self) -> bool {
         self.enough.load(Relaxed)
+    }
+
+    /// Asks the transfer to keep to another rate than its settings say, or to none.
+    pub fn limit(&self, rate: Option<Rate>) {
+        let bytes_per_second = rate.map_or(NO_LIMIT, |rate| (rate.bytes_per_second as u64).max(1));
+        self.limit.store(bytes_per_second, Relaxed);
+    }
+
+    /// What was asked for last, if anything was.
+    pub fn limit_asked(&self) -> Option<Option<Rate>> {
+        match self.limit.load(Relaxed) {
+            NO_CHANGE => None,
+            NO_LIMIT => Some(None),
+            bytes => Some(Some(Rate { bytes_per_second: bytes as f64 })),
+        }
     }
 
     /// Sends samples of data streams, which are collected only where they are wanted.

@@ -12,6 +12,7 @@ use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use base::path::PathSample;
 use base::settings::{Cut, Settings};
 use base::tally::SideReport;
+use base::units::Rate;
 
 mod fields;
 mod settings;
@@ -38,8 +39,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// a far source expands `~USER` and wildcards.
 /// 12: owners have names, and settings say whether they count, who gets the files of whom, and
 /// where a sink keeps what it replaces or removes.
-pub const VERSION_MIN: u16 = 12;
-pub const VERSION_MAX: u16 = 12;
+/// 13: the rate can be changed while the transfer runs; a pace that gives way to others.
+pub const VERSION_MIN: u16 = 13;
+pub const VERSION_MAX: u16 = 13;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -242,6 +244,10 @@ pub enum Message {
     },
     /// Sink that drives: an endless source must end now.
     Enough,
+    /// Sink that drives: the rate that the source must keep from now on; `None`: no limit.
+    Limit {
+        rate: Option<Rate>,
+    },
     /// Sink: the time that its passage took since it last reported it.
     DecompressionTime(DecompressionTime),
     Warning {
@@ -338,6 +344,7 @@ impl Message {
             Message::Present { .. } => 28,
             Message::Deleted { .. } => 29,
             Message::NotDeleted { .. } => 30,
+            Message::Limit { .. } => 31,
         }
     }
 
@@ -358,6 +365,7 @@ impl Message {
             Message::Opened(opened) => fields::put_opened(out, opened),
             Message::Carry(carries) => out.u8(*carries as u8),
             Message::Ping | Message::Enough => {}
+            Message::Limit { rate } => settings::put_rate(out, *rate),
             Message::Carried(bytes) => out.raw(bytes),
             Message::Offer { first, entries } => {
                 out.u64(*first);
@@ -455,6 +463,7 @@ impl Message {
                 Message::Samples { stream, samples }
             }
             24 => Message::Enough,
+            31 => Message::Limit { rate: settings::get_rate(from)? },
             25 => Message::DecompressionTime(fields::get_decompression_time(from)?),
             26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
             27 => Message::Cut(fields::get_cut(from)?),

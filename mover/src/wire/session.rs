@@ -118,7 +118,9 @@ impl Session {
             }
             (Phase::Moving, Message::Carry(_)) if !self.drives => Ok(()),
             (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
-            (Phase::Moving, Message::Enough | Message::Cut(_)) if self.drives => {
+            (Phase::Moving, Message::Enough | Message::Limit { .. } | Message::Cut(_))
+                if self.drives =>
+            {
                 Err(out_of_turn(self.phase, message))
             }
             (Phase::Moving, Message::Report(_)) => {
@@ -203,6 +205,7 @@ impl Session {
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
+            (Some(Role::Sink), Message::Limit { .. }) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
             (Some(Role::Sink), Message::Deleted { .. } | Message::NotDeleted { .. }) => {}
             (Some(Role::Source), Message::Present { .. }) => {}
@@ -215,7 +218,7 @@ impl Session {
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
             | (_, Message::HeldRanges { .. } | Message::Cut(_) | Message::Present { .. })
             | (_, Message::Deleted { .. } | Message::NotDeleted { .. })
-            | (_, Message::Enough | Message::DecompressionTime(_)) => {
+            | (_, Message::Enough | Message::Limit { .. } | Message::DecompressionTime(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (
@@ -354,6 +357,8 @@ mod tests {
             (true, samples()),
             (true, Message::Enough),
             (false, Message::Enough),
+            (true, Message::Limit { rate: None }),
+            (false, Message::Limit { rate: None }),
             (true, Message::DecompressionTime(DecompressionTime::default())),
         ];
         for case in cases {

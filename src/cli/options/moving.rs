@@ -8,6 +8,7 @@ use crate::cli::command_id::CommandId;
 use base::codec::{COMPRESS_PHRASE, Compress};
 use base::cpus::Cpus;
 use base::dscp::{DSCP_PHRASE, Dscp};
+use base::schedule::{RateSchedule, SCHEDULE_PHRASE};
 use base::settings::{
     DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal, Verify,
 };
@@ -41,6 +42,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &DEPTH_SOURCE,
     &DEPTH_SINK,
     &RATE,
+    &RATE_SCHEDULE,
     &SEAL,
     &DIGEST,
     &VERIFY,
@@ -52,6 +54,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &WINDOW,
     &CONGESTION,
     &PACE,
+    &SCAVENGER,
     &COMPRESS,
     &DSCP,
     &LOCKSTEP,
@@ -116,6 +119,21 @@ pub(crate) static RATE: CliOption<Option<Rate>> = CliOption {
            (decimal), 80M bytes per second (binary). The workers of a spread share it evenly.",
     group: Group::Moving,
     commands: RATED,
+};
+
+pub(crate) static RATE_SCHEDULE: CliOption<RateSchedule> = CliOption {
+    name: "rate-schedule",
+    letter: None,
+    value: "TIMES",
+    kind: Kind::Parsed(SCHEDULE_PHRASE, RateSchedule::parse),
+    default: "",
+    help: "Maximum rates by the time of day or of the week",
+    more: "'08:00,20MB 18:00,unlimited Sat-00:00,unlimited' limits copies in office hours. A rate \
+           holds until the next time; a time without a day is of every day. Times are of this \
+           host's clock. It counts instead of --rate, also while a copy runs; 'datapump limit' \
+           counts until the next time.",
+    group: Group::Moving,
+    commands: COPY,
 };
 
 pub(crate) static SEAL: CliOption<Seal> = CliOption {
@@ -261,9 +279,24 @@ pub(crate) static PACE: CliOption<Pace> = CliOption {
     help: "Pace TCP at this rate of all streams together",
     more: "Bursts that overflow a queue on the path are lost; paced segments are not. auto \
            lets TCP pace if a round trip takes 2 ms or more, and sets a rate below that of the \
-           path if bursts are still lost. off leaves pacing to the congestion control.",
+           path if bursts are still lost. off leaves pacing to the congestion control. scavenger \
+           is what --scavenger sets.",
     group: Group::Moving,
     commands: SWEPT,
+};
+
+pub(crate) static SCAVENGER: CliOption<bool> = CliOption {
+    name: "scavenger",
+    letter: None,
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Take only what other traffic leaves of the path",
+    more: "The copy slows down as soon as a queue shows that others send, and is back within \
+           seconds when they have stopped; alone it fills the path. Its packets are marked le \
+           (lower effort), unless --dscp says otherwise.",
+    group: Group::Moving,
+    commands: COPY,
 };
 
 pub(crate) static COMPRESS: CliOption<Compress> = CliOption {

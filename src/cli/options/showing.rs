@@ -14,6 +14,7 @@ const TOLD: &[CommandId] = &[
     CommandId::Verify,
     CommandId::Clean,
     CommandId::Queue,
+    CommandId::Limit,
     CommandId::Measure,
     CommandId::MeasureCodec,
     CommandId::NetTest,

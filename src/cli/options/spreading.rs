@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::kind::Kind;
+use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use crate::spread::{ON_PHRASE, On};
@@ -14,7 +14,7 @@ const CANCEL: &[CommandId] = &[CommandId::SpreadCancel];
 const WORK: &[CommandId] = &[CommandId::SpreadWork];
 
 /// In the order of `--help`.
-pub(crate) const TABLE: &[&dyn AnyOption] = &[&ON, &JOB, &LEASE, &FORGET, &WORKER];
+pub(crate) const TABLE: &[&dyn AnyOption] = &[&ON, &JOB, &LEASE, &SPLIT_ABOVE, &FORGET, &WORKER];
 
 /// What was typed, and what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,20 @@ pub(crate) static LEASE: CliOption<Nanos> = CliOption {
     help: "How long a worker may be silent before others take its shards",
     more: "It shows itself five times in this time. Too short costs time and nothing else: what a \
            worker that is taken for lost still writes is never committed.",
+    group: Group::Spreading,
+    commands: SPREAD,
+};
+
+pub(crate) static SPLIT_ABOVE: CliOption<u64> = CliOption {
+    name: "split-above",
+    letter: None,
+    value: "SIZE",
+    kind: Kind::Number(Limits::bytes(1 << 20, SIZE_MAX), |bytes| bytes),
+    default: "1G",
+    help: "Larger files are copied in ranges, by several workers",
+    more: "A range is a file of its own until all are there, and then they are put together by the \
+           file system: at once where it can share blocks, else with as much reading and writing \
+           again.",
     group: Group::Spreading,
     commands: SPREAD,
 };

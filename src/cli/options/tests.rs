@@ -234,7 +234,7 @@ fn wrong_values_are_told_what_to_type() {
         (
             "pace",
             "fast",
-            "--pace 'fast': write 100Mbit (bits) or 80MB (bytes a second), auto or off",
+            "--pace 'fast': write 100Mbit (bits) or 80MB (bytes a second), auto, scavenger or off",
         ),
         ("dscp", "af44", "--dscp 'af44': write a name (cs0 to cs7, af11 to af43, ef, va, le)"),
         ("lockstep", "32M", "--lockstep '32M': write SIZE:TIME, for instance 32M:250ms"),

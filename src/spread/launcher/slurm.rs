@@ -227,6 +227,12 @@ impl Launcher for Slurm {
         Ok(())
     }
 
+    /// A worker whose node was lost waits to be started again, and would find nothing to do.
+    fn job_is_done(&mut self) {
+        // What fails here costs a start of a worker, and nothing else.
+        self.cancel().ok();
+    }
+
     /// `slurm 123 0 NAME`: job, element and worker; and what was asked of Slurm.
     fn notes(&self) -> Vec<String> {
         let line = |(name, place): (&String, &Assigned)| {

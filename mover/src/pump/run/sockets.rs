@@ -11,6 +11,7 @@ use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::StreamHandle;
 use crate::pump::run::pace_controller::{DeepQueue, Look, PaceController};
 use crate::pump::run::paths::{Paths, When};
+use crate::pump::run::scavenger::Scavenger;
 use crate::pump::transfer::Check;
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
@@ -27,6 +28,22 @@ struct Each {
     lane_is_over: bool,
 }
 
+/// What chooses the pace.
+#[derive(Debug)]
+enum Controller {
+    Auto(Box<PaceController>),
+    Scavenger(Scavenger),
+}
+
+impl Controller {
+    fn look(&mut self, at: Tick, looks: &[Look]) -> Option<u64> {
+        match self {
+            Controller::Auto(controller) => controller.look(at, looks),
+            Controller::Scavenger(controller) => controller.look(at, looks),
+        }
+    }
+}
+
 /// All sockets of a side.
 #[derive(Debug)]
 pub(super) struct Sockets {
@@ -36,7 +53,7 @@ pub(super) struct Sockets {
     /// The samples of all of them.
     paths: Paths,
     /// Chooses a pace, where the user leaves it to us, and what each stream was given last.
-    pace_controller: Option<PaceController>,
+    controller: Option<Controller>,
     paced: (Option<u64>, usize),
     /// When sockets are checked again.
     tend_at: Tick,
@@ -58,7 +75,7 @@ impl Sockets {
             each: BTreeMap::new(),
             cancellation,
             paths: Paths::default(),
-            pace_controller: None,
+            controller: None,
             paced: (None, 0),
             tend_at: Tick(0),
             window_seen_bytes: 0,
@@ -118,7 +135,9 @@ impl Sockets {
             return;
         }
         match (self.role, settings.window_bytes) {
-            (PathRole::Source, _) if settings.pace == Pace::Auto => self.pace(now),
+            (PathRole::Source, _) if matches!(settings.pace, Pace::Auto | Pace::Scavenger) => {
+                self.pace(now, settings.pace);
+            }
             (PathRole::Sink, Some(bytes)) => {
                 self.sockets().for_each(|socket| tcp::keep_window(socket, bytes));
             }
@@ -129,7 +148,7 @@ impl Sockets {
 
     /// Sets the pace of all streams where the user leaves it to us. A fixed one is set when a
     /// stream begins.
-    fn pace(&mut self, now: Tick) {
+    fn pace(&mut self, now: Tick, how: Pace) {
         let alive = self.each.iter().filter(|(_, each)| !each.lane_is_over);
         let looked = alive.filter_map(|(number, each)| {
             let (sample, delivered_segments) = tcp::delivery(&each.handle.socket, now)?;
@@ -137,21 +156,14 @@ impl Sockets {
         });
         let looks: Vec<Look> = looked.collect();
         // With so short a round trip too little is in flight to arrive in a burst.
-        if looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT) {
+        let is_near = looks.iter().all(|look| look.sample.rtt_min < PACED_FROM_RTT);
+        if is_near && how == Pace::Auto {
             return;
         }
-        if self.pace_controller.is_none() {
-            let is_bbr = |socket: &Handle| tcp::congestion(socket).starts_with("bbr");
-            let deep_queue = match self.sockets().all(is_bbr) {
-                true => DeepQueue::Overruns,
-                false => DeepQueue::Fills,
-            };
-            self.pace_controller = Some(PaceController::new(deep_queue));
+        if self.controller.is_none() {
+            self.controller = Some(self.controller(how));
         }
-        let of_all = self
-            .pace_controller
-            .as_mut()
-            .and_then(|pace_controller| pace_controller.look(now, &looks));
+        let of_all = self.controller.as_mut().and_then(|controller| controller.look(now, &looks));
         let count = looks.len();
         if (of_all, count) == self.paced || count == 0 {
             return;
@@ -159,6 +171,18 @@ impl Sockets {
         self.paced = (of_all, count);
         let of_each = of_all.map_or(PACE_UNLIMITED, |pace| (pace / count as u64).max(1));
         self.each.values().for_each(|each| tcp::set_pace(&each.handle.socket, of_each));
+    }
+
+    fn controller(&self, how: Pace) -> Controller {
+        if how == Pace::Scavenger {
+            return Controller::Scavenger(Scavenger::default());
+        }
+        let is_bbr = |socket: &Handle| tcp::congestion(socket).starts_with("bbr");
+        let deep_queue = match self.sockets().all(is_bbr) {
+            true => DeepQueue::Overruns,
+            false => DeepQueue::Fills,
+        };
+        Controller::Auto(Box::new(PaceController::new(deep_queue)))
     }
 
     /// What `pace` has chosen for all streams together.

@@ -149,6 +149,24 @@ impl Plan {
         self
     }
 
+    /// Keeps to this rate from now on, or to none. What was claimed at another rate before holds
+    /// up nothing for longer than a request takes at this one.
+    pub(crate) fn limit(&self, now: Tick, rate: Option<Rate>) {
+        let mut state = self.lock();
+        let before = state.pace.take();
+        state.pace = rate.map(|rate| {
+            let has_holes = before.as_ref().is_some_and(|before| before.has_holes)
+                || state.runs.iter().any(Run::has_holes);
+            let mut pace = Pace { rate, allowed_at: now, has_holes };
+            if let Some(before) = before {
+                pace.allowed_at = before.allowed_at.min(now.after(pace.takes(self.slot_bytes)));
+            }
+            pace
+        });
+        drop(state);
+        self.cancellation.changes.notify();
+    }
+
     /// Adds what the sink wants.
     pub fn want(&self, runs: impl IntoIterator<Item = Run>) {
         let mut state = self.lock();
@@ -649,6 +667,36 @@ mod tests {
             }
         }
         assert!((10..=11).contains(&count), "{count} requests in a second of ten");
+    }
+
+    /// From slow to fast, to slow, and to no limit: a second of each claims what its rate allows.
+    #[test]
+    fn a_rate_may_change() {
+        let plan = plan(Some(Rate { bytes_per_second: 10.0 }), None);
+        plan.want([whole(0, 1 << 30)]);
+        let rates = [Some(4096.0 * 5.0), Some(4096.0 * 2.0), Some(4096.0 * 50.0)];
+        assert_eq!(claims(&plan, Tick(1)).0.len(), 1, "the next one is days away");
+        let mut now = Tick(1);
+        for rate in rates {
+            plan.limit(now, rate.map(|bytes_per_second| Rate { bytes_per_second }));
+            let end = now.after(Nanos::from_millis(1000));
+            let mut count = 0;
+            while now < end {
+                count += claims(&plan, now).0.len();
+                now = now.after(Nanos::from_millis(1));
+            }
+            let asked = rate.unwrap_or_default() / 4096.0;
+            assert!((count as f64 - asked).abs() <= 1.0, "{count} of {asked}");
+        }
+        plan.limit(now, None);
+        let mut request = Request::new(4096);
+        assert!((0..1000).all(|_| plan.claim(now, 0, &mut request) == Claim::Taken));
+        plan.limit(now, Some(Rate { bytes_per_second: 1.0 }));
+        assert_eq!(plan.claim(now, 0, &mut request), Claim::Taken);
+        assert_eq!(
+            plan.claim(now, 0, &mut request),
+            Claim::Later(now.after(Nanos(4096 * 1_000_000_000)))
+        );
     }
 
     #[test]

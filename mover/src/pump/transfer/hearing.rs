@@ -33,6 +33,10 @@ impl Core {
                 self.watch.enough();
                 Ok(())
             }
+            Message::Limit { rate } => {
+                self.watch.limit(rate);
+                Ok(())
+            }
             Message::Lost { stream } => self.hear_lost(stream),
             Message::Samples { stream, samples } => {
                 // Samples of a stream that has not joined here yet are dropped: more will come.

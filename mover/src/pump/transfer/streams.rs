@@ -215,6 +215,21 @@ impl Core {
         }
     }
 
+    /// Keeps to the rate that is asked for since the transfer began: here, or by telling the far
+    /// side.
+    pub(super) fn limit_if_asked(&mut self) {
+        let asked = self.watch.limit_asked();
+        let Some(rate) = asked.filter(|_| asked != self.limit_known) else { return };
+        match (&self.source, &self.peer) {
+            (Some(source), _) => source.plan.limit(self.now, rate),
+            (None, Some(_)) if self.report == Report::NotYet => {
+                self.say(Message::Limit { rate });
+            }
+            (None, _) => {}
+        }
+        self.limit_known = asked;
+    }
+
     /// True while another stream would have something to do.
     fn needs_streams(&self) -> bool {
         let source = self.source.as_ref().is_some_and(|source| !source.plan.is_settled());

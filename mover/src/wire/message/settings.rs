@@ -21,6 +21,19 @@ use base::units::{Nanos, Rate};
 /// From a tenth of a second to an hour.
 const STALLS: std::ops::RangeInclusive<u64> = 100_000_000..=3_600_000_000_000;
 
+/// A limit of the rate, if there is one.
+pub(super) fn put_rate(out: &mut Writer, rate: Option<Rate>) {
+    out.option(rate, |out, rate| out.u64(rate.bytes_per_second as u64));
+}
+
+pub(super) fn get_rate(from: &mut Reader<'_>) -> Result<Option<Rate>, Fault> {
+    let bytes_per_second = from.option(Reader::u64)?;
+    match bytes_per_second {
+        Some(0) => Err(Fault::peer("the peer sent a rate of nothing")),
+        other => Ok(other.map(|bytes| Rate { bytes_per_second: bytes as f64 })),
+    }
+}
+
 pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u16(settings.streams);
     out.u32(settings.request_bytes);
@@ -28,7 +41,7 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.option(settings.depth_sink, Writer::u16);
     out.option(settings.window_bytes, Writer::u32);
     out.option(settings.congestion.as_deref(), |out, name| out.text(name, TEXT_BYTES_MAX));
-    out.option(settings.rate, |out, rate| out.u64(rate.bytes_per_second as u64));
+    put_rate(out, settings.rate);
     out.u8(settings.engine as u8);
     out.u8(settings.direct as u8);
     out.u8(settings.receive as u8);
@@ -120,6 +133,7 @@ fn put_pace(out: &mut Writer, pace: Pace) {
     match pace {
         Pace::Off => out.u8(0),
         Pace::Auto => out.u8(1),
+        Pace::Scavenger => out.u8(3),
         Pace::Fixed(rate) => {
             out.u8(2);
             out.u64(rate.bytes_per_second as u64);
@@ -131,6 +145,7 @@ fn get_pace(from: &mut Reader<'_>) -> Result<Pace, Fault> {
     match from.u8()? {
         0 => Ok(Pace::Off),
         1 => Ok(Pace::Auto),
+        3 => Ok(Pace::Scavenger),
         2 => Ok(Pace::Fixed(Rate { bytes_per_second: from.u64()? as f64 })),
         other => Err(Fault::peer(format!("the peer sent an unknown pace {other}"))),
     }
@@ -150,7 +165,7 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         depth_sink: from.option(Reader::u16)?,
         window_bytes: from.option(Reader::u32)?,
         congestion: from.option(|from| from.text(TEXT_BYTES_MAX))?,
-        rate: from.option(|from| Ok(Rate { bytes_per_second: from.u64()? as f64 }))?,
+        rate: get_rate(from)?,
         engine: get_choice(from, EngineChoice::from_code)?,
         direct: get_choice(from, Direct::from_code)?,
         receive: get_choice(from, Receive::from_code)?,
@@ -196,7 +211,6 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         && is_request_size(settings.request_bytes)
         && settings.memory_bytes >= MEMORY_BYTES_MIN
         && settings.window_bytes.is_none_or(|window| window_range.contains(&window))
-        && settings.rate.is_none_or(|rate| rate.bytes_per_second >= 1.0)
         && !matches!(settings.pace, Pace::Fixed(rate) if rate.bytes_per_second < 1.0)
         && settings.lockstep.is_none_or(|lockstep| lockstep.fits())
         && STALLS.contains(&settings.stall.0)

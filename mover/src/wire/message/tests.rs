@@ -127,7 +127,8 @@ fn samples() -> Vec<Message> {
         Message::Deleted { paths: vec![b"c".to_vec()] },
         Message::NotDeleted { path: Vec::new(), fault: Fault::new(Class::SomeFailed, "many") },
     ];
-    [samples_of_copies(), of_mirrors].concat()
+    let limits = [Some(Rate { bytes_per_second: 5e6 }), None].map(|rate| Message::Limit { rate });
+    [samples_of_copies(), of_mirrors, limits.to_vec()].concat()
 }
 
 fn samples_of_copies() -> Vec<Message> {
@@ -210,7 +211,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=31).collect::<Vec<_>>());
 }
 
 /// Framing in place makes the same bytes as encoding, and reading in place the same data.
