@@ -215,8 +215,8 @@ pub fn cutting(workers: usize, split_above: u64) -> Cutting {
 }
 
 /// The values of `--on`, as the user reads them.
-pub const ON_PHRASE: &str = "local, local:N (workers on this host), ssh:HOSTFILE (one host a line), slurm or \
-     slurm:PARTITION";
+pub const ON_PHRASE: &str =
+    "local, local:N (workers on this host), ssh:HOSTFILE (one host a line) or slurm[:PARTITION]";
 const WORKERS_HERE: usize = 2;
 const WORKERS_MAX: usize = 256;
 const JOBS_MAX: u32 = 100_000;

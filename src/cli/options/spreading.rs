@@ -33,8 +33,9 @@ pub(crate) static ON: CliOption<TypedOn> = CliOption {
     default: "local",
     help: "Where the workers run",
     more: "local:4 starts four on this host; ssh:FILE starts one on each host that the file names \
-           ([USER@]HOST, one a line), where ssh must log in without a question; slurm starts one on each node of a partition. SRC, DST and the \
-           job folder must have the same path on all of them.",
+           ([USER@]HOST, one a line), where ssh must log in without a question; slurm starts one \
+           on each node of a partition. SRC, DST and the job folder must have the same path on \
+           all of them.",
     group: Group::Spreading,
     commands: SPREAD,
 };
