@@ -9,5 +9,6 @@ pub mod host;
 pub mod measure;
 pub mod probe;
 pub mod results;
+pub mod spread;
 pub mod sweep;
 pub mod telemetry;

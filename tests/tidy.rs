@@ -345,6 +345,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "study", "model"]),
     ("trend", &["base", "statistics", "record", "campaign"]),
+    // A dataset over many nodes: its plan, its leases, what a worker does next.
+    ("shards", &["base"]),
     (
         "report",
         &[
@@ -359,6 +361,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "predict",
             "campaign",
             "trend",
+            "shards",
         ],
     ),
     // Charts and pages of what the modules above found.
@@ -383,6 +386,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("results", &["base", "record", "model"]),
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     ("measure", MEASURE),
+    ("spread", &["base", "wire", "io", "pump", "remote", "receipt", "shards", "report"]),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
     // What is shown of running commands to other programs.
     ("telemetry", &["base", "io", "pump", "report"]),
@@ -425,6 +429,7 @@ const CLI: &[&str] = &[
     "predict",
     "campaign",
     "trend",
+    "shards",
     "report",
     "plot",
     "page",
@@ -432,6 +437,7 @@ const CLI: &[&str] = &[
     "results",
     "probe",
     "measure",
+    "spread",
     "sweep",
     "telemetry",
 ];
@@ -452,6 +458,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("predict", IMPURE),
     ("campaign", IMPURE),
     ("trend", IMPURE),
+    ("shards", IMPURE),
     ("report", IMPURE),
     ("plot", IMPURE),
     ("page", IMPURE),

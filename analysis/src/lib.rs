@@ -13,6 +13,7 @@ pub mod plot;
 pub mod predict;
 pub mod record;
 pub mod report;
+pub mod shards;
 pub mod statistics;
 pub mod study;
 pub mod trend;

@@ -7,6 +7,7 @@ mod install;
 mod page;
 mod power_cut;
 mod said;
+mod spread_faults;
 mod torture;
 mod wan;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["torture", options @ ..] => torture::torture(options),
+        ["spread-faults", options @ ..] => spread_faults::spread_faults(options),
         ["install-matrix", options @ ..] => install::matrix(options),
         ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
         ["power-cut", options @ ..] => power_cut::power_cut(options),
@@ -48,6 +50,9 @@ cargo xtask COMMAND
   torture [--rounds N] [--seed S] [--only large|tree|sparse|list] [--path loopback|wan|30ms]
           [--first N] [--minutes N] [--disk DIR]
                          copies that are interrupted at random; writes runs/DATE-torture.md
+  spread-faults [--rounds N] [--seed S] [--first N] [--only FAULT]
+                         spreads over a real Slurm whose nodes, storage and daemons fail; writes
+                         runs/DATE-spread-faults.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]

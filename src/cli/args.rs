@@ -1,6 +1,7 @@
 //! The command line as typed arguments: which command, and its own arguments, already checked.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap_complete::Shell;
@@ -26,6 +27,8 @@ use super::parser;
 use super::prediction::PredictArgs;
 use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
+use super::spread::{CancelArgs, JobArgs, ResumeArgs, SpreadArgs, WorkArgs};
+use super::submit::{QueueArgs, SubmitArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
@@ -49,6 +52,9 @@ pub(crate) enum Task {
     Demo(Box<DemoArgs>),
     Verify(VerifyArgs),
     Clean(CleanArgs),
+    Submit(SubmitArgs),
+    Queue(QueueArgs),
+    SubmittedCopy(PathBuf),
     Limit(LimitArgs),
     Measure(Box<MeasureArgs>),
     MeasureCodec(CodecArgs),
@@ -66,6 +72,12 @@ pub(crate) enum Task {
     SweepShow(ShowCampaignArgs),
     SweepCompare(CompareArgs),
     SweepProfile(ProfileArgs),
+    Spread(Box<SpreadArgs>),
+    SpreadStatus(JobArgs),
+    SpreadResume(ResumeArgs),
+    SpreadCancel(CancelArgs),
+    SpreadReport(JobArgs),
+    SpreadWork(WorkArgs),
     ConfigShow(ShowConfigArgs),
     Man(ManArgs),
     Completions(Shell),
@@ -106,6 +118,11 @@ impl Task {
             CommandId::Demo => Task::Demo(Box::new(DemoArgs::of(typed)?)),
             CommandId::Verify => Task::Verify(VerifyArgs::of(typed)?),
             CommandId::Clean => Task::Clean(CleanArgs::of(typed)?),
+            CommandId::Submit => Task::Submit(SubmitArgs::of(typed)?),
+            CommandId::Queue => Task::Queue(QueueArgs::of(typed)?),
+            CommandId::SubmittedCopy => {
+                Task::SubmittedCopy(typed.word("FOLDER").unwrap_or_default().into())
+            }
             CommandId::Limit => Task::Limit(LimitArgs::of(typed)?),
             CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
             CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
@@ -123,6 +140,12 @@ impl Task {
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
             CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
             CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
+            CommandId::Spread => Task::Spread(Box::new(SpreadArgs::of(typed)?)),
+            CommandId::SpreadStatus => Task::SpreadStatus(JobArgs::of(typed)?),
+            CommandId::SpreadResume => Task::SpreadResume(ResumeArgs::of(typed)?),
+            CommandId::SpreadCancel => Task::SpreadCancel(CancelArgs::of(typed)?),
+            CommandId::SpreadReport => Task::SpreadReport(JobArgs::of(typed)?),
+            CommandId::SpreadWork => Task::SpreadWork(WorkArgs::of(typed)?),
             CommandId::ConfigShow => Task::ConfigShow(ShowConfigArgs::of(typed)?),
             CommandId::Man => Task::Man(ManArgs::of(typed)?),
             CommandId::Complete => Task::Complete(typed.words(parser::LINE).to_vec()),

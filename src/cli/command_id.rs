@@ -7,6 +7,8 @@ pub(crate) enum CommandId {
     Demo,
     Verify,
     Clean,
+    Submit,
+    Queue,
     Limit,
     Measure,
     MeasureCodec,
@@ -24,12 +26,19 @@ pub(crate) enum CommandId {
     SweepShow,
     SweepCompare,
     SweepProfile,
+    Spread,
+    SpreadStatus,
+    SpreadResume,
+    SpreadCancel,
+    SpreadReport,
+    SpreadWork,
     ConfigShow,
     Man,
     Completions,
     Complete,
     Peer,
     Probe,
+    SubmittedCopy,
 }
 
 /// One branch at the top of the command tree.
@@ -55,6 +64,8 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Demo),
     Branch::Command(CommandId::Verify),
     Branch::Command(CommandId::Clean),
+    Branch::Command(CommandId::Submit),
+    Branch::Command(CommandId::Queue),
     Branch::Command(CommandId::Limit),
     Branch::Group(&Group {
         name: "measure",
@@ -85,6 +96,18 @@ pub(crate) const TREE: &[Branch] = &[
         commands: &[CommandId::SweepShow, CommandId::SweepCompare, CommandId::SweepProfile],
     }),
     Branch::Group(&Group {
+        name: "spread",
+        about: CommandId::Spread.about(),
+        alone: Some(CommandId::Spread),
+        commands: &[
+            CommandId::SpreadStatus,
+            CommandId::SpreadResume,
+            CommandId::SpreadCancel,
+            CommandId::SpreadReport,
+            CommandId::SpreadWork,
+        ],
+    }),
+    Branch::Group(&Group {
         name: "config",
         about: CommandId::ConfigShow.about(),
         alone: None,
@@ -95,6 +118,7 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Complete),
     Branch::Command(CommandId::Peer),
     Branch::Command(CommandId::Probe),
+    Branch::Command(CommandId::SubmittedCopy),
 ];
 
 impl CommandId {
@@ -123,6 +147,8 @@ impl CommandId {
             CommandId::Demo => "demo",
             CommandId::Verify => "verify",
             CommandId::Clean => "clean",
+            CommandId::Submit => "submit",
+            CommandId::Queue => "queue",
             CommandId::Limit => "limit",
             CommandId::Measure => "measure",
             CommandId::MeasureCodec => "codec",
@@ -141,11 +167,18 @@ impl CommandId {
             CommandId::Sweep => "sweep",
             CommandId::SweepCompare => "compare",
             CommandId::SweepProfile => "profile",
+            CommandId::Spread => "spread",
+            CommandId::SpreadStatus => "status",
+            CommandId::SpreadResume => "resume",
+            CommandId::SpreadCancel => "cancel",
+            CommandId::SpreadReport => "report",
+            CommandId::SpreadWork => "work",
             CommandId::Man => "man",
             CommandId::Completions => "completions",
             CommandId::Complete => "complete",
             CommandId::Peer => "peer",
             CommandId::Probe => "probe",
+            CommandId::SubmittedCopy => "submitted-copy",
         }
     }
 
@@ -161,6 +194,8 @@ impl CommandId {
             CommandId::Clean => {
                 "Remove what abandoned copies have left below a folder, or in an object store"
             }
+            CommandId::Submit => "Make one copy a job of Slurm, and follow it to its end",
+            CommandId::Queue => "List the submitted copies, and start again what was interrupted",
             CommandId::Limit => "Show the copies that run here, or change the rate of one of them",
             CommandId::Measure => {
                 "Measure what a byte costs: each part alone, then their compositions"
@@ -194,11 +229,22 @@ impl CommandId {
             CommandId::SweepProfile => {
                 "Save the best setting of each host as a profile for copy --profile"
             }
+            CommandId::Spread => {
+                "Copy a dataset by many nodes: workers claim shards from a folder that they share"
+            }
+            CommandId::SpreadStatus => "Show how a job stands: shards, bytes, and each worker",
+            CommandId::SpreadResume => "Continue a job, or take over one whose coordinator is gone",
+            CommandId::SpreadCancel => "Stop a job's workers; 'spread resume' continues it",
+            CommandId::SpreadReport => {
+                "Show what each worker of a job did, what held it back, and who was slow"
+            }
+            CommandId::SpreadWork => "A worker of a job over many nodes; internal",
             CommandId::ConfigShow => {
                 "Show the options of a copy that are set without typing them, and where"
             }
             CommandId::Peer => "The far side of a copy, started over ssh; internal",
             CommandId::Probe => "The host probe: reads counters during a measurement; internal",
+            CommandId::SubmittedCopy => "Runs a submitted copy, started by Slurm; internal",
             CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",
             CommandId::Complete => "The candidates that a shell's completion asks for; internal",
@@ -207,7 +253,14 @@ impl CommandId {
 
     /// Commands that only datapump itself starts, mostly on the other host.
     pub(crate) fn is_hidden(self) -> bool {
-        matches!(self, CommandId::Complete | CommandId::Peer | CommandId::Probe)
+        matches!(
+            self,
+            CommandId::Complete
+                | CommandId::Peer
+                | CommandId::Probe
+                | CommandId::SpreadWork
+                | CommandId::SubmittedCopy
+        )
     }
 
     fn group(self) -> Option<&'static Group> {

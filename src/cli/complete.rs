@@ -29,9 +29,10 @@ use analysis::report::results;
 pub(super) fn word(command: CommandId, word: Arg) -> Arg {
     match command {
         CommandId::Copy | CommandId::ModelPredict => word.add(ArgValueCompleter::new(ends)),
-        CommandId::Verify | CommandId::Clean | CommandId::MeasureCodec => {
-            word.value_hint(ValueHint::AnyPath)
-        }
+        CommandId::Verify
+        | CommandId::Clean
+        | CommandId::MeasureCodec
+        | CommandId::SubmittedCopy => word.value_hint(ValueHint::AnyPath),
         CommandId::Limit if word.get_id() == "PROCESS" => {
             word.add(ArgValueCandidates::new(limit::candidates))
         }

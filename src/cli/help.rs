@@ -10,6 +10,8 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
                             \x20      datapump verify MANIFEST PATH\n\
                             \x20      datapump clean [-n] PATH...\n\
+                            \x20      datapump submit [OPTIONS] copy ...\n\
+                            \x20      datapump queue [OPTIONS]\n\
                             \x20      datapump limit [PROCESS [RATE]]\n\
                             \x20      datapump measure [OPTIONS] [WHAT]...\n\
                             \x20      datapump measure codec [OPTIONS] [FILE]...\n\
@@ -21,6 +23,8 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
+                            \x20      datapump spread [OPTIONS] SRC... DST\n\
+                            \x20      datapump spread status|resume|cancel|report JOB\n\
                             \x20      datapump config show [HOST]";
 
 /// Printed below the options of the commands of these names.
@@ -71,6 +75,15 @@ changes nothing. Trouble slows copies down or breaks them; advice matters on som
 are judged by --target and the round trip to HOST. doctor connects to a data port of HOST and\n\
 sends 128 KiB each way. The exit code is 1 if there is trouble, 7 or 8 if HOST cannot be tested.";
 
+/// What a submitted copy is, below its options.
+pub(crate) const SUBMIT: &str = "\
+datapump submit --partition dtn copy -r /scratch/run7 dtn2:/archive/\n\n\
+The words of the copy are kept in a folder that nodes see too; the job's script has only the path\n\
+of that folder. Nodes need their own credentials: no variable of your environment reaches them. A\n\
+copy whose connection breaks is tried again on its node; one whose node is lost, or whose time\n\
+limit is over, is put back into the queue, and goes on where it was. Ctrl-C leaves the job as it\n\
+is. The exit code is that of the copy.";
+
 /// What a net test is, below its options.
 pub(crate) const NET_TEST: &str = "\
 Like iperf3, but over the streams of a copy and without a server to start. It shows rate,\n\
@@ -86,6 +99,15 @@ under load. Every cell is recorded as soon as it is over. Ctrl-C ends the campai
 current cell; 'sweep --resume' continues; press Ctrl-C again to quit. A host that fails is\n\
 skipped for a while and tried again; one that stays unreachable is named at the end (exit code\n\
 7). ssh must log in without a question: each cell logs in.";
+
+/// How a job over many nodes goes, below the options of the command.
+pub(crate) const SPREAD: &str = "\
+SRC and DST are folders or files that all nodes see under the same path, as they see the job\n\
+folder. The sources are cut into shards, which workers claim while the plan is still made. A\n\
+worker that is lost costs the files that it had open: others take its shards. Nothing at DST is\n\
+replaced. At the end the job folder has one receipt, for 'datapump verify' and b3sum --check.\n\
+Ctrl-C stops the workers; 'datapump spread resume JOB' continues, also after the coordinator was\n\
+killed. The exit code is that of a copy.";
 
 /// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =

@@ -35,6 +35,8 @@ mod report;
 mod results;
 mod settings;
 mod signals;
+mod spread;
+mod submit;
 mod sweep;
 mod typed;
 mod verify;
@@ -112,6 +114,9 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Demo(args) => demo::run(args, started),
         Task::Verify(args) => verify::run(args, started),
         Task::Clean(args) => clean::run(args, started),
+        Task::Submit(args) => submit::run(args),
+        Task::Queue(args) => submit::run_queue(args),
+        Task::SubmittedCopy(folder) => submit::run_copy(folder, started),
         Task::Limit(args) => limit::run(args),
         Task::Measure(args) => measure::run(args, started),
         Task::MeasureCodec(args) => codec::run(args, started),
@@ -132,6 +137,12 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SweepShow(args) => sweep::run_show(args, started),
         Task::SweepCompare(args) => sweep::run_compare(args, started),
         Task::SweepProfile(args) => sweep::run_profile(args, started),
+        Task::Spread(args) => spread::run(args, started),
+        Task::SpreadStatus(args) => spread::run_status(args, started),
+        Task::SpreadResume(args) => spread::run_resume(args, started),
+        Task::SpreadCancel(args) => spread::run_cancel(args, started),
+        Task::SpreadReport(args) => spread::run_report(args, started),
+        Task::SpreadWork(args) => spread::run_work(args),
         Task::ConfigShow(args) => config_show::run(args),
         Task::Probe => measure::probe(),
         Task::Peer(options) => remote::peer::main(options, prediction::told),

@@ -10,6 +10,8 @@ pub(super) mod net_test;
 pub(super) mod recording;
 pub(super) mod remote;
 pub(crate) mod showing;
+pub(super) mod slurm;
+pub(crate) mod spreading;
 pub(super) mod storage;
 pub(super) mod stores;
 pub(crate) mod sweeping;
@@ -49,9 +51,11 @@ pub(crate) enum Group {
     Moving,
     Storage,
     Stores,
+    Slurm,
     Measuring,
     NetTest,
     Sweeping,
+    Spreading,
     Showing,
     Recording,
 }
@@ -64,9 +68,11 @@ impl Group {
             Group::Moving => "How bytes move",
             Group::Storage => "Reading and writing files",
             Group::Stores => "Object stores",
+            Group::Slurm => "Slurm",
             Group::Measuring => "What is measured",
             Group::NetTest => "What is tested",
             Group::Sweeping => "A campaign",
+            Group::Spreading => "A job over many nodes",
             Group::Showing => "What is shown",
             Group::Recording => "What is recorded",
         }
@@ -123,7 +129,7 @@ impl<T: Debug> AnyOption for CliOption<T> {
     fn shape(&self) -> Shape {
         match self.kind {
             Kind::Flag(_) => Shape::Nothing,
-            Kind::Pattern(_) => Shape::Values,
+            Kind::Pattern(_) | Kind::Repeated(_) => Shape::Values,
             Kind::Choice(names, _) => Shape::OneOf(names),
             _ => Shape::Value,
         }
@@ -146,10 +152,12 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
         moving::TABLE,
         storage::TABLE,
         stores::TABLE,
+        slurm::TABLE,
         showing::TABLE,
         measuring::TABLE,
         net_test::TABLE,
         sweeping::TABLE,
+        spreading::TABLE,
         recording::TABLE,
     ];
     tables.into_iter().flatten().copied()
@@ -171,6 +179,8 @@ fn narrowed<T: TryFrom<u64>>(list: &[u64]) -> Vec<T> {
 }
 
 const COPY: &[CommandId] = &[CommandId::Copy];
+/// What a job over many nodes takes too.
+const COPY_AND_SPREAD: &[CommandId] = &[CommandId::Copy, CommandId::Spread];
 const MOVING: &[CommandId] = &[CommandId::Copy, CommandId::Demo];
 const COPYING: &[CommandId] = &[CommandId::Copy, CommandId::Measure, CommandId::NetTest];
 /// Options that hold for all copies of a campaign.

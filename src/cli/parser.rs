@@ -99,6 +99,14 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Clean => {
             vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
         }
+        // All that follows belongs to the copy.
+        CommandId::Submit => vec![
+            word(SUBMITTED, "The copy: copy [OPTIONS] SRC... DST")
+                .num_args(1..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true),
+        ],
+        CommandId::SubmittedCopy => vec![word("FOLDER", "The folder of the submitted copy")],
         CommandId::Limit => vec![
             optional("PROCESS", "The number of the copy's process; default: list all copies"),
             optional("RATE", "The new limit: 100Mbit, 80MB, or unlimited; default: show it"),
@@ -124,6 +132,12 @@ fn words(command: CommandId) -> Vec<Arg> {
             vec![optional("CAMPAIGN", "The campaign, or the end of its name; default: the newest")]
         }
         CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, then the later")],
+        CommandId::Spread => vec![many(ENDS, "What to copy, and the folder where it goes")],
+        CommandId::SpreadStatus
+        | CommandId::SpreadResume
+        | CommandId::SpreadCancel
+        | CommandId::SpreadReport
+        | CommandId::SpreadWork => vec![word(JOB, "The job folder, as spread printed it")],
         CommandId::ConfigShow => {
             vec![optional("HOST", "A host as a copy names it; default: what holds for every host")]
         }
@@ -138,7 +152,11 @@ fn words(command: CommandId) -> Vec<Arg> {
         ],
         CommandId::Man => vec![many(PAGE, "A command, such as 'model fit'; default: the program")],
         CommandId::Complete => vec![many(LINE, "The words of the line so far")],
-        CommandId::Demo | CommandId::ModelFit | CommandId::Peer | CommandId::Probe => Vec::new(),
+        CommandId::Demo
+        | CommandId::ModelFit
+        | CommandId::Peer
+        | CommandId::Probe
+        | CommandId::Queue => Vec::new(),
     }
 }
 
@@ -152,6 +170,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Demo => help::DEMO,
         CommandId::Verify => help::VERIFY,
         CommandId::Clean => help::CLEAN,
+        CommandId::Submit => help::SUBMIT,
         CommandId::Limit => help::LIMIT,
         CommandId::NetTest => help::NET_TEST,
         CommandId::ResultsList | CommandId::ResultsShow | CommandId::ResultsExport => help::RESULTS,
@@ -159,6 +178,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
         CommandId::Report => help::REPORT,
         CommandId::Doctor => help::DOCTOR,
         CommandId::Sweep => help::SWEEP,
+        CommandId::Spread => help::SPREAD,
         _ => "",
     }
 }
@@ -298,7 +318,10 @@ const REPORTED: &str = "A run, a campaign (or an earlier and a later one), or a 
 const PACKED: &str = "Files to compress, or generators (records:16M); default: one of each kind";
 /// The positional arguments of `copy`.
 pub(crate) const ENDS: &str = "SRC... DST";
+pub(crate) const JOB: &str = "JOB";
 pub(crate) const SHELL: &str = "SHELL";
+/// The copy that becomes a job.
+pub(super) const SUBMITTED: &str = "COPY";
 /// The command whose page is wanted.
 pub(super) const PAGE: &str = "COMMAND";
 /// A command line that is to be completed.

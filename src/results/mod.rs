@@ -116,10 +116,7 @@ impl Store {
         if let Some(path) = named("DATAPUMP_RESULTS") {
             return Some(PathBuf::from(path));
         }
-        // The XDG specification says to ignore a relative path.
-        let state = named("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = || named("HOME").map(|home| Path::new(&home).join(".local/state"));
-        Some(state.or_else(home)?.join("datapump/results.db"))
+        Some(state_folder()?.join("results.db"))
     }
 
     pub fn path(&self) -> &Path {
@@ -473,6 +470,15 @@ const GLANCE_PATIENCE: Duration = Duration::from_millis(50);
 const LOG_BYTES_MAX: u64 = 512 << 10;
 const WRITE_AHEAD_ATTEMPTS: u32 = 500;
 const WRITE_AHEAD_PAUSE: Duration = Duration::from_millis(10);
+
+/// `datapump` in `XDG_STATE_HOME` or `~/.local/state`. `None` without a home.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    // The XDG specification says to ignore a relative path.
+    let state = named("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || named("HOME").map(|home| Path::new(&home).join(".local/state"));
+    Some(state.or_else(home)?.join("datapump"))
+}
 
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,8 @@ mod seals;
 mod selection;
 mod snapshots;
 mod soaker;
+mod spread;
+mod spread_slurm;
 mod start;
 mod stores;
 mod stores_faulty;

@@ -47,23 +47,29 @@ fn examples() -> Result<(), String> {
     Ok(())
 }
 
-/// The two-host simulation alone.
+/// One simulation alone: of two hosts, or of the leases of many nodes.
 pub(crate) fn sim(options: &[&str]) -> Result<(), String> {
-    let mut command = cargo("test -p datapump-mover --test two_hosts -- --nocapture");
+    let (name, test, options) = match options {
+        ["--leases", rest @ ..] => ("lease simulation", "-p datapump-analysis --test leases", rest),
+        all => ("two-host simulation", "-p datapump-mover --test two_hosts", all),
+    };
+    let mut command = cargo(&format!("test {test} -- --nocapture"));
     let mut options = options.iter();
     while let Some(option) = options.next() {
         let name = match *option {
             "--seed" => "DATAPUMP_SIM_SEED",
             "--count" => "DATAPUMP_SIM_COUNT",
             other => {
-                return Err(format!("sim: unknown option {other}: write --seed N or --count N"));
+                return Err(format!(
+                    "sim: unknown option {other}: write --leases first, --seed N or --count N"
+                ));
             }
         };
         let value = options.next().ok_or_else(|| format!("sim: {option} needs a number"))?;
         value.parse::<u64>().map_err(|_| format!("sim: {option} {value}: write a number"))?;
         command.env(name, value);
     }
-    run("two-host simulation", &mut command)
+    run(name, &mut command)
 }
 
 /// The man page and the completions, as the built program writes them.

@@ -22,9 +22,7 @@ fn main() -> ExitCode {
         ["man", folder] => checks::man(folder),
         ["release", options @ ..] => release::release(options),
         ["wire-hash"] => checks::print_wire_hash(),
-        ["bench" | "experiment" | "install-matrix" | "power-cut" | "torture" | "wan", ..] => {
-            return experiments(&words);
-        }
+        [first, ..] if EXPERIMENTS.contains(first) => return experiments(&words),
         _ => Err(USAGE.to_string()),
     };
     match done {
@@ -48,12 +46,16 @@ fn experiments(words: &[&str]) -> ExitCode {
     }
 }
 
+const EXPERIMENTS: &[&str] =
+    &["bench", "experiment", "install-matrix", "power-cut", "spread-faults", "torture", "wan"];
+
 const USAGE: &str = "\
 cargo xtask COMMAND
   check                  format, clippy, unit and tidy tests: seconds
   test                   what CI runs: check, simulation, end-to-end tests through a real sshd
-  sim [--seed N] [--count N]
-                         the two-host simulation: so many seeds, from the one that is named
+  sim [--leases] [--seed N] [--count N]
+                         the two-host simulation, or that of the leases of many nodes: so many
+                         seeds, from the one that is named
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
   gateway                the object store that tests use, built once
@@ -61,5 +63,5 @@ cargo xtask COMMAND
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states
-  torture, power-cut, install-matrix, bench, experiment, wan
+  torture, power-cut, spread-faults, install-matrix, bench, experiment, wan
                          long proofs, benches and experiments: cargo xtask bench says more";

@@ -21,6 +21,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("iputils-ping", "ping"),
     ("procps", "ps"),
     ("diffutils", "cmp"),
+    ("b3sum", "b3sum"),
     ("attr", "getfattr"),
     ("acl", "setfacl"),
     ("util-linux", "setpriv"),
@@ -43,6 +44,10 @@ pub const FOR_TESTS: &[Part] = &[
     ("prometheus", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("systemd", "systemd-analyze"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("slurm-client", "sbatch"),
+    ("munge", "munged"),
 ];
 
 /// What `cargo xtask install-matrix` needs besides.

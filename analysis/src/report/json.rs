@@ -19,6 +19,7 @@ use crate::doctor::Finding;
 use crate::record::export::cpu_ns_per_byte;
 use crate::record::options::Options;
 use crate::record::sample::{Record, SCHEMA};
+use crate::shards::overview::Overview;
 use crate::study::compression::Findings;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
@@ -61,6 +62,8 @@ pub enum Event {
     Order {
         cells: Vec<super::campaign::Row>,
     },
+    /// A job over many nodes, as it stands.
+    Job(Box<Overview>),
     /// The findings of `doctor`.
     Findings {
         findings: Vec<Finding>,

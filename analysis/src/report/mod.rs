@@ -17,6 +17,7 @@ pub mod predicted;
 pub mod results;
 pub mod sheet;
 pub mod soaker_summary;
+pub mod spread;
 pub mod tables;
 pub mod text;
 pub mod trend;

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::kind::{Kind, Limits, SIZE_MAX};
-use super::{AnyOption, COPY, CliOption, Group};
+use super::{AnyOption, COPY, COPY_AND_SPREAD, CliOption, Group};
 use crate::cli::command_id::CommandId;
 use analysis::report::utc;
 use base::owners::{CHOWN_PHRASE, Chown, OWNER_RULES_PHRASE, OwnerRule};
@@ -12,7 +12,7 @@ use base::settings::{Links, Moment, Overwrite};
 use mover::wire::manifest::path_is_safe;
 
 const DEMO: &[CommandId] = &[CommandId::Demo];
-const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep];
+const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep, CommandId::Spread];
 const SEEDED: &[CommandId] =
     &[CommandId::Copy, CommandId::Measure, CommandId::MeasureCodec, CommandId::Sweep];
 
@@ -85,7 +85,7 @@ pub(crate) static NO_PRESERVE: CliOption<bool> = CliOption {
     more: "A file gets the mode of its source without the bits of the umask, and the time of \
            the copy.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static ARCHIVE: CliOption<bool> = CliOption {
@@ -167,7 +167,7 @@ pub(crate) static LINKS: CliOption<Links> = CliOption {
            are skipped. safe: links that lead out of the tree are skipped: absolute links, and \
            those that go up too far, or go up after they have gone down.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static EXCLUDE: CliOption<String> = CliOption {
@@ -181,7 +181,7 @@ pub(crate) static EXCLUDE: CliOption<String> = CliOption {
            of the source only, 'tmp/' folders only. A folder is excluded with all its \
            contents. If several patterns match, the last on the command line counts.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static INCLUDE: CliOption<String> = CliOption {
@@ -193,7 +193,7 @@ pub(crate) static INCLUDE: CliOption<String> = CliOption {
     help: "Copy what matches, although an earlier --exclude matches it too",
     more: "Nothing in an excluded folder can be included.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static FILES_FROM: CliOption<PathBuf> = CliOption {
@@ -231,7 +231,7 @@ pub(crate) static MIN_SIZE: CliOption<u64> = CliOption {
     help: "Do not copy files smaller than this",
     more: "--delete does not remove such files at the destination.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static MAX_SIZE: CliOption<u64> = CliOption {
@@ -243,7 +243,7 @@ pub(crate) static MAX_SIZE: CliOption<u64> = CliOption {
     help: "Do not copy files larger than this",
     more: "--delete does not remove such files at the destination.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static NEWER: CliOption<Newer> = CliOption {
@@ -307,7 +307,7 @@ pub(crate) static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     help: "Skip files whose destination has the same size and modification time",
     more: "They are neither copied nor refused. Links with the same target are skipped too.",
     group: Group::Copying,
-    commands: COPY,
+    commands: COPY_AND_SPREAD,
 };
 
 pub(crate) static CHECKSUM: CliOption<bool> = CliOption {
@@ -399,7 +399,7 @@ pub(crate) static DRY_RUN: CliOption<bool> = CliOption {
     help: "Only show what would be done",
     more: "A copy asks both sides as a real copy does, and has its exit code. Files that an \
            interrupted run completed are kept; those of which it left a part count whole. A sweep \
-           shows its cells and how long they take.",
+           shows its cells and how long they take, a spread its plan.",
     group: Group::Copying,
     commands: DRY,
 };

@@ -27,6 +27,8 @@ pub(crate) enum Kind<T: 'static> {
     Time(fn(Nanos) -> T),
     /// A line of gitignore rules. It may be given again; the order on the command line counts.
     Pattern(fn(String) -> T),
+    /// Text that may be given again, and each counts.
+    Repeated(fn(String) -> T),
     Ports(fn((u16, u16)) -> T),
     Cpus(fn(Cpus) -> T),
     Words(fn(Vec<String>) -> T),
@@ -101,7 +103,8 @@ impl<T> Kind<T> {
             Kind::Cpus(make) => make(Cpus::parse(text)?),
             Kind::Words(make) => make(words::split(text)?),
             Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
-            Kind::Text(make) => make(text.to_string()),
+            Kind::Repeated(_) if text.is_empty() => return Err("write a value".into()),
+            Kind::Text(make) | Kind::Repeated(make) => make(text.to_string()),
             Kind::Parsed(_, read) => read(text)?,
             Kind::Path(make) => make(PathBuf::from(text)),
         })

@@ -16,7 +16,9 @@ use base::settings::{
 use base::units::{Nanos, Rate};
 use mover::receipt::Algorithm;
 
-const PLANNED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict];
+const PLANNED: &[CommandId] =
+    &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict, CommandId::Spread];
+const RATED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Spread];
 const PINNED: &[CommandId] = &[
     CommandId::Copy,
     CommandId::Measure,
@@ -118,9 +120,9 @@ pub(crate) static RATE: CliOption<Option<Rate>> = CliOption {
     default: "unlimited",
     help: "Maximum rate of all streams together",
     more: "The unit is required: 100Mbit is bits per second (decimal), 80MB bytes per second \
-           (decimal), 80M bytes per second (binary).",
+           (decimal), 80M bytes per second (binary). The workers of a spread share it evenly.",
     group: Group::Moving,
-    commands: MOVING,
+    commands: RATED,
 };
 
 pub(crate) static RATE_SCHEDULE: CliOption<RateSchedule> = CliOption {

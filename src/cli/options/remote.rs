@@ -20,6 +20,17 @@ const FAR: &[CommandId] = &[
     CommandId::Sweep,
 ];
 
+const FAR_AND_SPREAD: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::Measure,
+    CommandId::NetTest,
+    CommandId::ModelPredict,
+    CommandId::Doctor,
+    CommandId::Sweep,
+    CommandId::Spread,
+    CommandId::SpreadResume,
+];
+
 const FAR_BUT_COPY: &[CommandId] = &[
     CommandId::Measure,
     CommandId::NetTest,
@@ -61,7 +72,7 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
            host and the far command are added at the end. Your ssh configuration, agent and \
            jump hosts apply. A copy logs in once.",
     group: Group::Remote,
-    commands: FAR,
+    commands: FAR_AND_SPREAD,
 };
 
 pub(crate) static PORT: CliOption<u16> = port(Some('P'), COPY);

@@ -14,6 +14,7 @@ const TOLD: &[CommandId] = &[
     CommandId::Demo,
     CommandId::Verify,
     CommandId::Clean,
+    CommandId::Queue,
     CommandId::Limit,
     CommandId::Measure,
     CommandId::MeasureCodec,
@@ -25,6 +26,11 @@ const TOLD: &[CommandId] = &[
     CommandId::Doctor,
     CommandId::Sweep,
     CommandId::SweepShow,
+    CommandId::Spread,
+    CommandId::SpreadStatus,
+    CommandId::SpreadResume,
+    CommandId::SpreadCancel,
+    CommandId::SpreadReport,
     CommandId::ConfigShow,
 ];
 const QUIET_TOO: &[CommandId] = &[
@@ -40,6 +46,8 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Doctor,
     CommandId::Sweep,
     CommandId::SweepProfile,
+    CommandId::Spread,
+    CommandId::SpreadResume,
 ];
 const WATCHED: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];

@@ -23,8 +23,16 @@ fn typed(line: &str) -> Typed {
 fn shortest(command: CommandId) -> String {
     let words = match command {
         CommandId::Copy | CommandId::ModelPredict | CommandId::Verify => "a b",
+        CommandId::Spread => "a b",
+        CommandId::SpreadStatus
+        | CommandId::SpreadResume
+        | CommandId::SpreadCancel
+        | CommandId::SpreadReport
+        | CommandId::SpreadWork => "a",
         CommandId::SweepCompare | CommandId::Clean => "a b",
         CommandId::ResultsShow => "1",
+        CommandId::Submit => "copy a b",
+        CommandId::SubmittedCopy => "a",
         CommandId::Measure => "all",
         CommandId::Sweep => "--hosts h",
         CommandId::Completions => "bash",

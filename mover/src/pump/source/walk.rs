@@ -303,7 +303,7 @@ pub(crate) fn made_object(location: &Location) -> Option<Entry> {
 }
 
 /// True for a folder that is typed so that its content is copied, and not the folder itself.
-pub(crate) fn means_contents(path: &Path) -> bool {
+pub fn means_contents(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     let typed = bytes.ends_with(b"/") || bytes == b"." || bytes.ends_with(b"/.");
     typed || path.file_name().is_none()

@@ -1,0 +1,174 @@
+//! A job over many nodes, for people: its plan, a line of progress, and how it stands.
+
+use super::live::{clock, count};
+use crate::shards::overview::{JobState, Overview, WorkerView};
+use crate::shards::plan::{Cost, time_on};
+use base::units::{Bytes, Nanos, Rate};
+
+/// A plan, before and while it is carried out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanFigures {
+    pub files: u64,
+    pub bytes: u64,
+    pub folders: u64,
+    pub shards: u32,
+    pub workers: usize,
+    pub cost: Cost,
+    pub total: Nanos,
+    pub longest: Nanos,
+}
+
+/// What is planned, and what it is predicted to take on so many nodes.
+pub fn plan(of: &PlanFigures) -> String {
+    let PlanFigures { files, bytes, folders, shards, workers, cost, total, longest } = *of;
+    let mut text = format!(
+        "plan: {}, {}, {} in {}\n",
+        count(files, "file"),
+        Bytes(bytes),
+        count(folders, "folder"),
+        count(shards.into(), "shard")
+    );
+    let nodes: Vec<String> = [1, 2, 4, 8]
+        .into_iter()
+        .map(|nodes| format!("{nodes}: {}", time_on(nodes, total, longest)))
+        .collect();
+    text.push_str(&format!("  predicted time by nodes: {}\n", nodes.join(", ")));
+    let binding = match (longest.0 > total.0 / workers.max(1) as u64, files) {
+        (_, 0) => "nothing to copy",
+        (true, _) => "the largest file: it is one shard, and more nodes do not help it",
+        (false, _) if cost.is_bound_by_files(files, bytes) => "per-file work",
+        (false, _) => "reading and writing bytes",
+    };
+    text.push_str(&format!("  most of it: {binding}\n"));
+    text
+}
+
+/// One line of progress.
+pub fn line(of: &Overview) -> String {
+    let shards = match of.shards {
+        Some(shards) => format!("{}/{shards} shards", of.shards_done),
+        None => format!("{} shards, planning", of.shards_done),
+    };
+    let runs = |worker: &&WorkerView| worker.code.is_none() && worker.state != "silent";
+    let running = of.workers.iter().filter(runs).count();
+    let left = of.left_s.map_or(String::new(), |[low, middle, high]| {
+        let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
+        format!(", {} left ({} to {})", time(middle), time(low), time(high))
+    });
+    format!(
+        "{shards}, {} of {}, {}, {}, {}{left}",
+        Bytes(of.bytes),
+        Bytes(of.bytes_planned),
+        count(of.files, "file"),
+        Rate { bytes_per_second: of.rate_bytes_per_s },
+        count(running as u64, "worker"),
+    )
+}
+
+/// How a job stands.
+pub fn page(of: &Overview) -> String {
+    let mut text = format!("{}: {}\n", of.job, of.state.name());
+    let planned = of.shards.map_or("?".to_string(), |shards| shards.to_string());
+    text.push_str(&format!(
+        "  shards: {} of {planned} done, {} held, {} free\n",
+        of.shards_done, of.shards_held, of.shards_open
+    ));
+    text.push_str(&format!(
+        "  files: {} of {}, {} of {}{}{}\n",
+        of.files,
+        of.files_planned,
+        Bytes(of.bytes),
+        Bytes(of.bytes_planned),
+        if of.kept > 0 { format!(", {} kept", of.kept) } else { String::new() },
+        if of.failed > 0 { format!(", {} failed", of.failed) } else { String::new() },
+    ));
+    if let (JobState::Running, Some([low, middle, high])) = (of.state, of.left_s) {
+        let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
+        let (low, middle, high) = (time(low), time(middle), time(high));
+        text.push_str(&format!("  left: {middle} ({low} to {high})\n"));
+    }
+    for worker in &of.workers {
+        text.push_str(&worker_line(worker));
+    }
+    for (host, factor) in &of.slow {
+        text.push_str(&format!(
+            "  slow: {host} takes {factor:.1} times as long as the others for the same work\n"
+        ));
+    }
+    text
+}
+
+fn worker_line(of: &WorkerView) -> String {
+    let state = match (of.code, of.shard) {
+        (Some(0), _) => "ended".to_string(),
+        (Some(code), _) => format!("ended with code {code}"),
+        (None, Some(shard)) => format!("{} shard {shard}", of.state),
+        (None, None) => of.state.clone(),
+    };
+    format!(
+        "  {} on {}: {state}; {}, {}, {}; held back by: {}\n",
+        of.name,
+        of.host,
+        count(of.files, "file"),
+        Bytes(of.bytes),
+        Rate { bytes_per_second: of.rate_bytes_per_s },
+        of.held_back_by.name()
+    )
+}
+
+/// What a job came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary<'a> {
+    pub files: u64,
+    pub bytes: u64,
+    pub kept: u64,
+    pub failed: u64,
+    pub elapsed_s: f64,
+    pub job: &'a str,
+    pub destination: &'a str,
+    pub failures: Vec<&'a str>,
+}
+
+pub fn summary(of: &Summary<'_>) -> String {
+    let elapsed = Nanos((of.elapsed_s * 1e9) as u64);
+    let rate = Rate { bytes_per_second: of.bytes as f64 / of.elapsed_s.max(1e-9) };
+    let mut text = format!(
+        "{} ({}) in {elapsed}, {rate}{}{}\n",
+        count(of.files, "file"),
+        Bytes(of.bytes),
+        if of.kept > 0 { format!(", {} kept", of.kept) } else { String::new() },
+        if of.failed > 0 { format!(", {} failed", of.failed) } else { String::new() },
+    );
+    for failure in &of.failures {
+        text.push_str(&format!("  {failure}\n"));
+    }
+    text.push_str(&format!(
+        "  receipt: {}/receipt; 'datapump verify {}/receipt {}' reads the files again\n",
+        of.job, of.job, of.destination
+    ));
+    text
+}
+
+/// The same with where each worker's time went.
+pub fn report(of: &Overview) -> String {
+    let mut text = page(of);
+    text.push_str(
+        "  time of each worker: copying / committing / claiming / idle; its requests \
+                   waited for source / CPU / destination\n",
+    );
+    for worker in &of.workers {
+        let waits = worker.waits;
+        text.push_str(&format!(
+            "  {}: {:.1} / {:.1} / {:.1} / {:.1} s; {:.1} / {:.1} / {:.1} s\n",
+            worker.name,
+            waits.copying_s,
+            waits.committing_s,
+            waits.claiming_s,
+            waits.idle_s,
+            waits.source_s,
+            waits.cpu_s,
+            waits.destination_s,
+        ));
+    }
+    text
+}

@@ -1,0 +1,231 @@
+//! How a job stands: totals, each worker's rate and what holds it back, the time that is left, and
+//! which node is slow.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a worker's requests and its own time went, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Requests that waited for the source, for the CPU (digests), for the destination.
+    pub source_s: f64,
+    pub cpu_s: f64,
+    pub destination_s: f64,
+    /// The worker itself: copying, committing, everything else about shards, and nothing to do.
+    pub copying_s: f64,
+    pub committing_s: f64,
+    pub claiming_s: f64,
+    pub idle_s: f64,
+}
+
+impl Waits {
+    /// What took most of the time.
+    pub fn held_back_by(&self) -> HeldBackBy {
+        let busy_s = self.copying_s + self.committing_s + self.claiming_s;
+        if busy_s + self.idle_s <= 0.0 {
+            return HeldBackBy::Nothing;
+        }
+        if self.idle_s > busy_s {
+            return HeldBackBy::NoShard;
+        }
+        if self.committing_s + self.claiming_s > self.copying_s {
+            return HeldBackBy::Commits;
+        }
+        let parts = [
+            (self.source_s, HeldBackBy::Source),
+            (self.cpu_s, HeldBackBy::Cpu),
+            (self.destination_s, HeldBackBy::Destination),
+        ];
+        let most = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        most.filter(|(time_s, _)| *time_s > 0.0).map_or(HeldBackBy::Files, |(_, part)| part)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBackBy {
+    Nothing,
+    Source,
+    Cpu,
+    Destination,
+    /// Making, syncing and naming files.
+    Files,
+    Commits,
+    NoShard,
+}
+
+impl HeldBackBy {
+    pub fn name(self) -> &'static str {
+        match self {
+            HeldBackBy::Nothing => "nothing yet",
+            HeldBackBy::Source => "reading the source",
+            HeldBackBy::Cpu => "CPU (digests)",
+            HeldBackBy::Destination => "writing the destination",
+            HeldBackBy::Files => "per-file work",
+            HeldBackBy::Commits => "claims and commits in the job folder",
+            HeldBackBy::NoShard => "no shard was free",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    Planning,
+    Running,
+    Cancelled,
+    Done,
+}
+
+impl JobState {
+    pub fn name(self) -> &'static str {
+        match self {
+            JobState::Planning => "the plan is being made",
+            JobState::Running => "running",
+            JobState::Cancelled => "cancelled",
+            JobState::Done => "done",
+        }
+    }
+}
+
+/// A job at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overview {
+    pub job: String,
+    pub state: JobState,
+    pub shards_done: u32,
+    pub shards_held: u32,
+    pub shards_open: u32,
+    /// Known once the plan is complete.
+    pub shards: Option<u32>,
+    pub files: u64,
+    pub bytes: u64,
+    pub files_planned: u64,
+    pub bytes_planned: u64,
+    pub failed: u64,
+    pub kept: u64,
+    pub elapsed_s: f64,
+    pub rate_bytes_per_s: f64,
+    /// Low, middle and high: 80 % of the shards so far were in between.
+    pub left_s: Option<[f64; 3]>,
+    pub workers: Vec<WorkerView>,
+    /// Hosts that take much longer than the others, with the factor.
+    pub slow: Vec<(String, f64)>,
+}
+
+/// A worker, as it shows itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkerView {
+    pub name: String,
+    pub host: String,
+    pub state: String,
+    pub shard: Option<u32>,
+    pub files: u64,
+    pub bytes: u64,
+    pub failed: u64,
+    pub rate_bytes_per_s: f64,
+    pub held_back_by: HeldBackBy,
+    pub waits: Waits,
+    pub code: Option<u8>,
+}
+
+/// A shard that is done: what was predicted, and what it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardTime {
+    pub host: String,
+    pub predicted_s: f64,
+    pub seconds: f64,
+}
+
+/// The time that is left: as the shards before, by as many workers as there are.
+pub fn left_s(done: &[ShardTime], left_predicted_s: f64, workers: usize) -> Option<[f64; 3]> {
+    let mut ratios: Vec<f64> = done.iter().filter_map(ratio).collect();
+    if ratios.len() < SHARDS_MIN || workers == 0 {
+        return None;
+    }
+    ratios.sort_by(f64::total_cmp);
+    let total = |of: fn(&ShardTime) -> f64| done.iter().map(of).sum::<f64>();
+    let mean = total(|shard| shard.seconds) / total(|shard| shard.predicted_s).max(1e-9);
+    let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share).round() as usize];
+    let time = |ratio: f64| left_predicted_s * ratio / workers as f64;
+    Some([time(at(0.1).min(mean)), time(mean), time(at(0.9).max(mean))])
+}
+
+/// Hosts whose shards took at least twice as long for what was predicted as those of the median
+/// host.
+pub fn slow(done: &[ShardTime]) -> Vec<(String, f64)> {
+    let mut by_host: BTreeMap<&str, (f64, f64, usize)> = BTreeMap::new();
+    for shard in done.iter().filter(|shard| ratio(shard).is_some()) {
+        let of_host = by_host.entry(&shard.host).or_default();
+        *of_host = (of_host.0 + shard.seconds, of_host.1 + shard.predicted_s, of_host.2 + 1);
+    }
+    let known = by_host.iter().filter(|(_, (_, _, count))| *count >= SHARDS_MIN);
+    let mut pace: Vec<(&str, f64)> =
+        known.map(|(host, (seconds, predicted_s, _))| (*host, seconds / predicted_s)).collect();
+    if pace.len() < 2 {
+        return Vec::new();
+    }
+    pace.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let median = pace[(pace.len() - 1) / 2].1;
+    let factors = pace.iter().map(|(host, pace)| (host.to_string(), pace / median));
+    factors.filter(|(_, factor)| *factor >= SLOW_FACTOR).collect()
+}
+
+fn ratio(shard: &ShardTime) -> Option<f64> {
+    (shard.predicted_s > 0.0 && shard.seconds > 0.0).then(|| shard.seconds / shard.predicted_s)
+}
+
+/// Fewer say nothing.
+const SHARDS_MIN: usize = 3;
+const SLOW_FACTOR: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shards(host: &str, seconds: &[f64]) -> Vec<ShardTime> {
+        let shard =
+            |seconds: &f64| ShardTime { host: host.into(), predicted_s: 1.0, seconds: *seconds };
+        seconds.iter().map(shard).collect()
+    }
+
+    #[test]
+    fn what_holds_a_worker_back() {
+        let usual = Waits { copying_s: 10.0, ..Waits::default() };
+        let cases = [
+            (Waits::default(), HeldBackBy::Nothing),
+            (Waits { idle_s: 1.0, ..Waits::default() }, HeldBackBy::NoShard),
+            (Waits { source_s: 30.0, cpu_s: 2.0, ..usual }, HeldBackBy::Source),
+            (Waits { source_s: 3.0, cpu_s: 20.0, idle_s: 9.0, ..usual }, HeldBackBy::Cpu),
+            (Waits { destination_s: 3.0, ..usual }, HeldBackBy::Destination),
+            (Waits { committing_s: 6.0, claiming_s: 6.0, ..usual }, HeldBackBy::Commits),
+            (usual, HeldBackBy::Files),
+        ];
+        for (waits, expect) in cases {
+            assert_eq!(waits.held_back_by(), expect, "{waits:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_left_is_as_the_shards_before() {
+        assert_eq!(left_s(&shards("a", &[1.0, 1.0]), 10.0, 2), None);
+        let even = shards("a", &[2.0; 10]);
+        assert_eq!(left_s(&even, 10.0, 2), Some([10.0; 3]));
+        let [low, middle, high] = left_s(&shards("a", &[1.0, 2.0, 3.0, 4.0]), 8.0, 1).unwrap();
+        assert_eq!((low, middle, high), (8.0, 20.0, 32.0));
+    }
+
+    #[test]
+    fn a_slow_host_is_named() {
+        let with = |slow: f64| {
+            let hosts = [("a", 1.0), ("b", 1.2), ("c", slow)];
+            let all: Vec<ShardTime> =
+                hosts.iter().flat_map(|(host, pace)| shards(host, &[*pace; 4])).collect();
+            super::slow(&all)
+        };
+        assert_eq!(with(1.9), []);
+        assert_eq!(with(6.0), [("c".to_string(), 5.0)]);
+        assert_eq!(super::slow(&shards("a", &[9.0; 9])), [], "one host has nothing beside it");
+    }
+}

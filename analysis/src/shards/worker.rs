@@ -1,0 +1,616 @@
+//! What a worker does next: which call on the shared storage, from the answers to those before.
+//!
+//! A worker makes one call at a time. It claims a shard, fences the attempts before its own, copies
+//! what they have not committed, commits each file, and finishes the shard. Where no shard is free
+//! it watches the holders of the others. docs/SPREAD.md says why each step is where it is.
+
+use std::collections::VecDeque;
+
+use super::lease::{LeaseTimes, Observer};
+use super::{Claim, Held};
+use base::fault::Class;
+use base::units::{Nanos, Tick};
+
+/// One call. Each does one thing that is atomic on the storage, or can be repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Writes the number where others read it.
+    Beat(u64),
+    /// Reads whether the job goes on.
+    Control,
+    /// The shards that nobody works on.
+    ListOpen,
+    /// Opens the shards whose condition has come true: a file all of whose ranges are done.
+    OpenReady,
+    /// How many shards are done, and how many there are.
+    Count,
+    ListClaims,
+    ReadBeats(Vec<String>),
+    /// Renames an open shard to a claim of this worker, with the next attempt.
+    Claim {
+        shard: u32,
+        attempts: u32,
+    },
+    /// Looks whether a claim has this worker's name still.
+    IsMine(Claim),
+    IsDone(Claim),
+    /// Renames the claim of a worker that is taken for lost to an open shard.
+    Expire(Held),
+    /// Renames a claim of this worker to an open shard.
+    Release(Claim),
+    /// Makes the file in which this attempt notes what it is about to commit.
+    OpenLedger(Claim),
+    /// Makes a file of the name of an attempt's staging folder, which can then never be made.
+    Tombstone(Claim),
+    /// Removes the staging folder of an attempt.
+    RemoveStaging(Claim),
+    MakeStaging(Claim),
+    /// Reads what the shard has, and what earlier attempts have committed of it.
+    Survey(Claim),
+    StartCopy(Claim),
+    StopCopy,
+    /// Notes on stable storage that these are about to be committed.
+    Intend(Vec<u64>),
+    /// Links a staged item to its final name.
+    Link(u64),
+    /// Writes the receipt of the shard, and syncs the folders of its items.
+    Receipt(Claim),
+    /// Renames the claim to a shard that is done.
+    Finish(Claim),
+}
+
+/// What a call found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    /// A rename found its file, or did not.
+    Moved,
+    Missing,
+    Yes,
+    No,
+    Open(Vec<(u32, u32)>),
+    Claims(Vec<Held>),
+    Beats(Vec<(String, Option<u64>)>),
+    /// The total is known once the plan is complete.
+    Count {
+        done: u32,
+        total: Option<u32>,
+    },
+    /// So many shards were opened.
+    Opened(u32),
+    /// A tombstone stands already; or a staging folder does.
+    Stands,
+    Folder,
+    /// Something is left in a folder, or of a survey: call again.
+    GoesOn,
+    /// So many items are to be copied.
+    Surveyed(u64),
+    /// The final name exists: the same file, or another.
+    Exists,
+    /// The staged item is not there any more.
+    Gone,
+    /// The call failed: what it was to do may be done or not.
+    Trouble(Class),
+}
+
+/// What a worker is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time has gone by, or the worker has just begun.
+    Woke,
+    Answer(Answer),
+    /// These items are complete in the staging folder, on stable storage.
+    Staged(Vec<u64>),
+    /// The copy has ended; `None` if it went through all items.
+    CopyEnded(Option<Class>),
+    Stop,
+}
+
+/// What a worker wants next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Call(Call),
+    /// Something must happen, or this time be reached.
+    Wait(Tick),
+    Exit(End),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every shard is done.
+    Done,
+    Stopped,
+    Failed(Class),
+}
+
+/// Where a worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Choose,
+    Ready,
+    Count,
+    Watch,
+    Beats(Vec<Held>),
+    Expire(Vec<Held>),
+    /// Claims of this worker that it does not work on: an answer got lost.
+    GiveBack(Vec<Claim>),
+    Idle(Tick),
+    Claim {
+        shard: u32,
+        attempts: u32,
+    },
+    Confirm(Claim),
+    Ledger,
+    Tombstone(u32),
+    Remove(u32),
+    Staging,
+    Survey,
+    Start,
+    Copy,
+    StopCopy,
+    /// The copy has failed: because of this claim, or because it is this worker's no more?
+    Suspect(Class),
+    Intend,
+    Link,
+    Receipt,
+    Finish,
+    IsDone,
+    Clean(Claim),
+    Release(Option<End>),
+    Exit(End),
+}
+
+/// What the call under way is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Duty(Call),
+    Work,
+}
+
+/// A worker, as a value.
+#[derive(Debug)]
+pub struct Worker {
+    me: String,
+    times: LeaseTimes,
+    observer: Observer,
+    state: State,
+    asked: Asked,
+    /// The shard that this worker has.
+    claim: Option<Claim>,
+    /// The copy runs, or its end was not told yet.
+    copies: bool,
+    /// The copy was asked to stop.
+    is_cut: bool,
+    /// What this attempt has staged is not committed any more; the claim is released, and this
+    /// follows.
+    gives_up: Option<Option<End>>,
+    ended: Option<Option<Class>>,
+    staged: VecDeque<u64>,
+    /// Staged and noted.
+    intended: VecDeque<u64>,
+    duties: VecDeque<Call>,
+    beat: u64,
+    next_beat: Tick,
+    beat_began: Tick,
+    /// When the last beat that was written began; others count from no earlier time.
+    renewed: Tick,
+    trouble: Option<(Tick, Class)>,
+    retry_at: Tick,
+    stop: bool,
+    /// Makes workers choose different shards.
+    picks: u64,
+}
+
+impl Worker {
+    /// `me` must differ from that of every other process, earlier ones too.
+    pub fn new(me: &str, times: LeaseTimes, now: Tick) -> Worker {
+        Worker {
+            me: me.to_string(),
+            times,
+            observer: Observer::new(times),
+            state: State::Choose,
+            asked: Asked::Nothing,
+            claim: None,
+            copies: false,
+            is_cut: false,
+            gives_up: None,
+            ended: None,
+            staged: VecDeque::new(),
+            intended: VecDeque::new(),
+            duties: VecDeque::new(),
+            beat: 0,
+            next_beat: now,
+            beat_began: now,
+            renewed: now,
+            trouble: None,
+            retry_at: now,
+            stop: false,
+            picks: me.bytes().fold(PICKS, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME)),
+        }
+    }
+
+    /// The shard that this worker works on.
+    pub fn claim(&self) -> Option<Claim> {
+        self.claim
+    }
+
+    /// Takes what happened, and says what to do. While a call is under way only `Staged`,
+    /// `CopyEnded` and `Stop` may come before its answer; the action is then to wait.
+    pub fn step(&mut self, now: Tick, event: Event) -> Action {
+        match event {
+            Event::Woke => {}
+            Event::Stop => self.stop = true,
+            Event::Staged(items) => self.staged.extend(items),
+            Event::CopyEnded(class) => {
+                self.ended = Some(class);
+                self.copies = false;
+            }
+            Event::Answer(answer) => match std::mem::replace(&mut self.asked, Asked::Nothing) {
+                Asked::Duty(call) => self.duty_done(&call, &answer),
+                Asked::Work => self.take(answer, now),
+                Asked::Nothing => {}
+            },
+        }
+        if self.asked != Asked::Nothing {
+            return Action::Wait(Tick(u64::MAX));
+        }
+        self.next(now)
+    }
+
+    fn next(&mut self, now: Tick) -> Action {
+        if let State::Exit(end) = self.state {
+            return Action::Exit(end);
+        }
+        if now >= self.next_beat {
+            self.next_beat = now.after(self.times.beat());
+            self.beat += 1;
+            self.duties = VecDeque::from([Call::Beat(self.beat), Call::Control]);
+            self.duties.extend(self.claim.map(Call::IsMine));
+        }
+        if let Some(call) = self.duties.pop_front() {
+            if matches!(call, Call::Beat(_)) {
+                self.beat_began = now;
+            }
+            self.asked = Asked::Duty(call.clone());
+            return Action::Call(call);
+        }
+        self.redirect();
+        if let State::Exit(end) = self.state {
+            return Action::Exit(end);
+        }
+        if now < self.retry_at {
+            return Action::Wait(self.retry_at.min(self.next_beat));
+        }
+        match self.wanted(now) {
+            Some(call) => {
+                self.asked = Asked::Work;
+                Action::Call(call)
+            }
+            None => Action::Wait(match self.state {
+                State::Idle(until) => until.min(self.next_beat),
+                _ => self.next_beat,
+            }),
+        }
+    }
+
+    fn duty_done(&mut self, call: &Call, answer: &Answer) {
+        match (call, answer) {
+            (Call::Beat(_), Answer::Done) => self.renewed = self.beat_began,
+            (Call::Control, Answer::No) => self.stop = true,
+            (Call::IsMine(claim), Answer::No) if self.claim == Some(*claim) => self.lose(),
+            _ => {}
+        }
+    }
+
+    /// The claim has gone to another: nothing of it may be committed, finished or released.
+    fn lose(&mut self) {
+        self.claim = None;
+        self.state = self.stop_copy(State::Choose);
+    }
+
+    /// The copy is stopped if it runs; else comes `then`.
+    fn stop_copy(&self, then: State) -> State {
+        match self.copies {
+            true if self.is_cut => State::Copy,
+            true => State::StopCopy,
+            false => then,
+        }
+    }
+
+    /// A stop that was asked for changes what is wanted, where it can be obeyed.
+    fn redirect(&mut self) {
+        if !self.stop {
+            return;
+        }
+        let stopped = End::Stopped;
+        match &self.state {
+            State::Choose
+            | State::Ready
+            | State::Count
+            | State::Watch
+            | State::Beats(_)
+            | State::Expire(_)
+            | State::GiveBack(_)
+            | State::Idle(_)
+            | State::Clean(_)
+            | State::Claim { .. } => self.state = State::Exit(stopped),
+            State::Ledger
+            | State::Tombstone(_)
+            | State::Remove(_)
+            | State::Staging
+            | State::Survey
+            | State::Start => self.state = State::Release(Some(stopped)),
+            State::Release(None) => self.state = State::Release(Some(stopped)),
+            State::Copy if self.copies && !self.is_cut => self.state = State::StopCopy,
+            _ => {}
+        }
+    }
+
+    /// The call of the current state, or `None` to wait.
+    fn wanted(&mut self, now: Tick) -> Option<Call> {
+        if self.state == State::Copy {
+            self.leave_copy();
+        }
+        let claim = self.claim;
+        Some(match &self.state {
+            State::Choose => Call::ListOpen,
+            State::Ready => Call::OpenReady,
+            State::Count => Call::Count,
+            State::Watch => Call::ListClaims,
+            State::Beats(held) => {
+                let mut workers: Vec<String> = held.iter().map(|h| h.worker.clone()).collect();
+                workers.dedup();
+                Call::ReadBeats(workers)
+            }
+            State::Expire(held) => Call::Expire(held.last()?.clone()),
+            State::GiveBack(claims) => Call::Release(*claims.last()?),
+            State::Idle(until) if now < *until => return None,
+            State::Idle(_) => {
+                self.state = State::Choose;
+                Call::ListOpen
+            }
+            State::Claim { shard, attempts } => Call::Claim { shard: *shard, attempts: *attempts },
+            State::Confirm(claim) => Call::IsMine(*claim),
+            State::Ledger => Call::OpenLedger(claim?),
+            State::Tombstone(attempt) => Call::Tombstone(Claim { attempt: *attempt, ..claim? }),
+            State::Remove(attempt) => Call::RemoveStaging(Claim { attempt: *attempt, ..claim? }),
+            State::Staging => Call::MakeStaging(claim?),
+            State::Survey => Call::Survey(claim?),
+            State::Start => {
+                (self.ended, self.copies, self.is_cut) = (None, true, false);
+                Call::StartCopy(claim?)
+            }
+            State::Copy => return None,
+            State::StopCopy => {
+                self.is_cut = true;
+                Call::StopCopy
+            }
+            State::Suspect(_) => Call::IsMine(claim?),
+            // A worker that could not show itself for a lease commits nothing before it can.
+            State::Intend | State::Link if now.since(self.renewed) > self.times.lease() => {
+                return None;
+            }
+            State::Intend => {
+                let count = self.staged.len().min(BATCH_MAX);
+                self.intended = self.staged.drain(..count).collect();
+                Call::Intend(self.intended.iter().copied().collect())
+            }
+            State::Link => Call::Link(*self.intended.front()?),
+            State::Receipt => Call::Receipt(claim?),
+            State::Finish => Call::Finish(claim?),
+            State::IsDone => Call::IsDone(claim?),
+            State::Clean(claim) => Call::RemoveStaging(*claim),
+            State::Release(_) => Call::Release(claim?),
+            State::Exit(_) => return None,
+        })
+    }
+
+    /// What comes after copying, once something is staged or it has ended.
+    fn leave_copy(&mut self) {
+        let keeps = self.claim.is_some() && self.gives_up.is_none();
+        if !keeps {
+            self.staged.clear();
+            self.intended.clear();
+        }
+        if !self.intended.is_empty() {
+            self.state = State::Link;
+        } else if !self.staged.is_empty() {
+            self.state = State::Intend;
+        } else if let Some(ended) = self.ended {
+            self.state = match (ended, self.gives_up.take()) {
+                _ if self.claim.is_none() => State::Choose,
+                (_, Some(end)) => State::Release(end),
+                (None, None) => State::Receipt,
+                (Some(_), None) if self.stop => State::Release(Some(End::Stopped)),
+                (Some(class), None) => State::Suspect(class),
+            };
+        }
+    }
+
+    fn take(&mut self, answer: Answer, now: Tick) {
+        if let Answer::Trouble(class) = answer {
+            return self.in_trouble(class, now);
+        }
+        self.trouble = None;
+        let state = std::mem::replace(&mut self.state, State::Choose);
+        self.state = self.after(state, answer, now);
+    }
+
+    /// The same call again, after a pause; not for ever, and not where the next would fail too.
+    fn in_trouble(&mut self, class: Class, now: Tick) {
+        if self.state == State::Intend {
+            // Whether it was noted is not known: it is noted again.
+            self.staged.extend(self.intended.drain(..));
+        }
+        if self.state == State::Start {
+            self.copies = false;
+        }
+        let (since, first) = *self.trouble.get_or_insert((now, class));
+        let is_long = now.since(since).0 > 4 * self.times.lease_ns;
+        let is_full = class == Class::NoSpace && self.claim.is_some();
+        match self.state {
+            State::Clean(_) => self.state = State::Choose,
+            State::Release(_) if class == Class::NoSpace => {
+                self.state = State::Exit(End::Failed(first));
+            }
+            // Others see that it is silent, and take what it holds.
+            _ if is_long => self.state = State::Exit(End::Failed(first)),
+            State::Release(_) => {}
+            _ if is_full => {
+                let end = Some(End::Failed(class));
+                self.gives_up = self.copies.then_some(end);
+                self.state = self.stop_copy(State::Release(end));
+            }
+            _ => {}
+        }
+        self.retry_at = now.after(RETRY_AFTER);
+    }
+
+    fn after(&mut self, state: State, answer: Answer, now: Tick) -> State {
+        match (state, answer) {
+            (State::Choose, Answer::Open(open)) => self.chosen(&open),
+            (State::Ready, Answer::Opened(1..)) => State::Choose,
+            (State::Ready, _) => State::Count,
+            (State::Count, Answer::Count { done, total: Some(total) }) if done >= total => {
+                State::Exit(End::Done)
+            }
+            (State::Count, _) => State::Watch,
+            (State::Watch, Answer::Claims(held)) => self.watched(held, now),
+            (State::Beats(held), Answer::Beats(beats)) => self.observed(held, &beats, now),
+            (State::Expire(mut held), _) => {
+                held.pop();
+                if held.is_empty() { State::Choose } else { State::Expire(held) }
+            }
+            (State::GiveBack(mut claims), _) => {
+                claims.pop();
+                if claims.is_empty() { State::Choose } else { State::GiveBack(claims) }
+            }
+            (State::Claim { shard, attempts }, answer) => {
+                let claim = Claim { shard, attempt: attempts + 1 };
+                match answer {
+                    Answer::Moved => self.begin(claim),
+                    // Another was quicker, or the answer to a first try was lost.
+                    _ => State::Confirm(claim),
+                }
+            }
+            (State::Confirm(claim), Answer::Yes) => self.begin(claim),
+            (State::Confirm(_), _) => State::Idle(now.after(CONTENDED)),
+            (state, answer) => self.after_with_claim(state, answer),
+        }
+    }
+
+    fn after_with_claim(&mut self, state: State, answer: Answer) -> State {
+        let attempt = self.claim.map_or(0, |claim| claim.attempt);
+        let fence =
+            |next: u32| if next < attempt { State::Tombstone(next) } else { State::Staging };
+        match (state, answer) {
+            (State::Ledger, _) => fence(1),
+            (State::Tombstone(of), Answer::Folder) => State::Remove(of),
+            (State::Tombstone(of), _) => fence(of + 1),
+            (State::Remove(of), Answer::GoesOn) => State::Remove(of),
+            // Only a tombstone says that it cannot be made again.
+            (State::Remove(of), _) => State::Tombstone(of),
+            (State::Staging, Answer::Done) => State::Survey,
+            // A later attempt has fenced this one; or it was made and the answer lost.
+            (State::Staging, _) => State::Release(None),
+            (State::Survey, Answer::GoesOn) => State::Survey,
+            (State::Survey, Answer::Surveyed(0)) => State::Receipt,
+            (State::Survey, _) => State::Start,
+            (State::Start | State::StopCopy | State::Intend, _) => State::Copy,
+            (State::Link, Answer::Gone) => {
+                // Fenced, or a file that somebody removed: what is left is not for this attempt.
+                self.gives_up = self.copies.then_some(None);
+                self.stop_copy(State::Release(None))
+            }
+            (State::Link, _) => {
+                self.intended.pop_front();
+                State::Copy
+            }
+            (State::Receipt, Answer::GoesOn) => State::Receipt,
+            (State::Receipt, _) => State::Finish,
+            (State::Finish, Answer::Moved) => self.finished(),
+            (State::Finish, _) => State::IsDone,
+            (State::IsDone, Answer::Yes) => self.finished(),
+            (State::IsDone, _) => {
+                self.claim = None;
+                State::Choose
+            }
+            (State::Suspect(class), Answer::Yes) => State::Release(Some(End::Failed(class))),
+            (State::Suspect(_), _) => {
+                self.claim = None;
+                State::Choose
+            }
+            (State::Clean(claim), Answer::GoesOn) => State::Clean(claim),
+            (State::Clean(_), _) => State::Choose,
+            (State::Release(end), _) => {
+                self.claim = None;
+                end.map_or(State::Choose, State::Exit)
+            }
+            (state, _) => state,
+        }
+    }
+
+    fn begin(&mut self, claim: Claim) -> State {
+        self.claim = Some(claim);
+        self.staged.clear();
+        self.intended.clear();
+        (self.ended, self.gives_up) = (None, None);
+        State::Ledger
+    }
+
+    fn finished(&mut self) -> State {
+        self.claim.take().map_or(State::Choose, State::Clean)
+    }
+
+    fn chosen(&mut self, open: &[(u32, u32)]) -> State {
+        self.picks = self.picks.wrapping_mul(PRIME).wrapping_add(1);
+        match open.len() as u64 {
+            0 => State::Ready,
+            count => {
+                let (shard, attempts) = open[((self.picks >> 33) % count) as usize];
+                State::Claim { shard, attempts }
+            }
+        }
+    }
+
+    /// Nothing is free: who holds the rest?
+    fn watched(&mut self, mut held: Vec<Held>, now: Tick) -> State {
+        let mine = held.iter().filter(|held| held.worker == self.me).map(|held| held.claim);
+        let mine: Vec<Claim> = mine.collect();
+        if !mine.is_empty() {
+            return State::GiveBack(mine);
+        }
+        if held.is_empty() {
+            return self.idle(now);
+        }
+        held.sort_by(|a, b| a.worker.cmp(&b.worker));
+        let workers: Vec<String> = held.iter().map(|held| held.worker.clone()).collect();
+        self.observer.keep(&workers);
+        State::Beats(held)
+    }
+
+    fn observed(
+        &mut self,
+        mut held: Vec<Held>,
+        beats: &[(String, Option<u64>)],
+        now: Tick,
+    ) -> State {
+        beats.iter().for_each(|(worker, beat)| self.observer.note(worker, *beat, now));
+        held.retain(|held| self.observer.has_expired(&held.worker, now));
+        if held.is_empty() { self.idle(now) } else { State::Expire(held) }
+    }
+
+    fn idle(&self, now: Tick) -> State {
+        State::Idle(now.after(Nanos(self.times.beat_ns / 4)))
+    }
+}
+
+/// Items that are noted together.
+const BATCH_MAX: usize = 512;
+const RETRY_AFTER: Nanos = Nanos::from_millis(500);
+/// Until a worker that was not the first to claim a shard looks again.
+const CONTENDED: Nanos = Nanos::from_millis(20);
+/// Of a hash of names (FNV-1a).
+const PICKS: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0100_0000_01b3;

@@ -1,0 +1,427 @@
+//! `datapump spread`: a dataset over many nodes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use super::console::Console;
+use super::options::{copying, moving, remote, slurm, spreading};
+use super::order::{Form, Show, ends};
+use super::parser::JOB;
+use super::progress::Collected;
+use super::submit::request_of;
+use super::typed::Typed;
+use super::{Conclusion, conclude, signals, start};
+use crate::spread::coordinator::{self, RunOrder, Told};
+use crate::spread::ending::{Totals, forget};
+use crate::spread::folder::JobFolder;
+use crate::spread::launcher::slurm::{Request, Slurm};
+use crate::spread::launcher::{Launcher, WorkerCommand};
+use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
+use crate::spread::records::{Control, Copying};
+use crate::spread::view::View;
+use crate::spread::{On, SpreadOrder, begin, cutting, resumed, sources, work};
+use analysis::report::json::{self, Event};
+use analysis::report::spread as page;
+use analysis::shards::lease::LeaseTimes;
+use analysis::shards::overview::Overview;
+use analysis::shards::plan::Cost;
+use base::fault::{Class, Fault};
+use base::settings::{Links, Settings};
+use mover::pump::watch::Watch;
+
+/// The arguments of `spread`.
+#[derive(Debug)]
+pub(crate) struct SpreadArgs {
+    /// As typed.
+    sources: Vec<PathBuf>,
+    target: PathBuf,
+    job: Option<PathBuf>,
+    on: spreading::TypedOn,
+    ssh: Option<Vec<String>>,
+    slurm: Request,
+    /// Show what `sbatch` would get, and start nothing.
+    print_script: bool,
+    copying: Copying,
+    rate_bytes_per_second: Option<f64>,
+    times: LeaseTimes,
+    split_above: u64,
+    dry_run: bool,
+    show: Show,
+}
+
+/// The arguments of `spread status` and `spread report`.
+#[derive(Debug)]
+pub(crate) struct JobArgs {
+    job: PathBuf,
+    show: Show,
+}
+
+/// The arguments of `spread resume`.
+#[derive(Debug)]
+pub(crate) struct ResumeArgs {
+    job: PathBuf,
+    ssh: Option<Vec<String>>,
+    show: Show,
+}
+
+/// The arguments of `spread cancel`.
+#[derive(Debug)]
+pub(crate) struct CancelArgs {
+    job: PathBuf,
+    forget: bool,
+    show: Show,
+}
+
+/// The arguments of `spread work`.
+#[derive(Debug)]
+pub(crate) struct WorkArgs {
+    job: PathBuf,
+    name: String,
+}
+
+impl SpreadArgs {
+    pub(super) fn of(typed: &Typed) -> Result<SpreadArgs, String> {
+        let (sources, target) = ends(typed).ok_or(NO_ENDS)?;
+        for end in sources.iter().chain([&target]) {
+            let text = end.to_string_lossy();
+            let is_far = text.split('/').next().is_some_and(|first| first.contains(':'));
+            if is_far || text == "-" {
+                return Err(format!(
+                    "'{text}' is no folder that all nodes see: spread copies between folders and \
+                     files under the same path on all nodes (write ./a:b if a name has a colon)"
+                ));
+            }
+        }
+        let settings = Settings::default();
+        let rate = typed.value(&moving::RATE)?.flatten();
+        let mut links = Links::Copy;
+        typed.set(&mut links, &copying::LINKS)?;
+        let copying = Copying {
+            streams: typed.value_or_default(&moving::STREAMS)?,
+            links: links.name().to_string(),
+            engine: settings.engine.name().to_string(),
+            direct: settings.direct.name().to_string(),
+            preserve: !typed.has(&copying::NO_PRESERVE),
+            skip_unchanged: typed.has(&copying::SKIP_UNCHANGED),
+            filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
+            min_size: typed.value(&copying::MIN_SIZE)?,
+            max_size: typed.value(&copying::MAX_SIZE)?,
+            bytes_per_second: None,
+        };
+        let on = typed.value_or_default(&spreading::ON)?;
+        Ok(SpreadArgs {
+            slurm: slurm_of(typed, &on.on)?,
+            print_script: typed.has(&slurm::PRINT_SCRIPT),
+            sources: sources.into_iter().map(PathBuf::from).collect(),
+            target: target.into(),
+            job: typed.value(&spreading::JOB)?,
+            on,
+            ssh: typed.value(&remote::SSH)?,
+            copying,
+            rate_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
+            times: LeaseTimes::of_lease(typed.value_or_default(&spreading::LEASE)?),
+            split_above: typed.value_or_default(&spreading::SPLIT_ABOVE)?,
+            dry_run: typed.has(&copying::DRY_RUN),
+            show: Show::of(typed)?,
+        })
+    }
+}
+
+/// Options of Slurm are for workers in Slurm.
+fn slurm_of(typed: &Typed, on: &On) -> Result<Request, String> {
+    let request = request_of(typed)?;
+    let given = request != Request::default() || typed.has(&slurm::PRINT_SCRIPT);
+    match on {
+        On::Slurm(_) => Ok(on.request(&request)),
+        _ if given => {
+            Err("--account, --qos, --time-limit, --sbatch, --workers and --print-script are for \
+             --on slurm"
+                .to_string())
+        }
+        _ => Ok(request),
+    }
+}
+
+fn job(typed: &Typed) -> PathBuf {
+    typed.word(JOB).map(PathBuf::from).unwrap_or_default()
+}
+
+impl JobArgs {
+    pub(super) fn of(typed: &Typed) -> Result<JobArgs, String> {
+        Ok(JobArgs { job: job(typed), show: Show::of(typed)? })
+    }
+}
+
+impl ResumeArgs {
+    pub(super) fn of(typed: &Typed) -> Result<ResumeArgs, String> {
+        let ssh = typed.value(&remote::SSH)?;
+        Ok(ResumeArgs { job: job(typed), ssh, show: Show::of(typed)? })
+    }
+}
+
+impl CancelArgs {
+    pub(super) fn of(typed: &Typed) -> Result<CancelArgs, String> {
+        let forget = typed.has(&spreading::FORGET);
+        Ok(CancelArgs { job: job(typed), forget, show: Show::of(typed)? })
+    }
+}
+
+impl WorkArgs {
+    pub(super) fn of(typed: &Typed) -> Result<WorkArgs, String> {
+        let name = typed.value_or_default(&spreading::WORKER)?;
+        Ok(WorkArgs { job: job(typed), name })
+    }
+}
+
+pub(super) fn run(args: &SpreadArgs, started: Instant) -> u8 {
+    let console = Arc::new(Console::new(args.show, started));
+    let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let names: Vec<String> = args.sources.iter().map(shown).collect();
+    console.event(&start("spread", names, Some(shown(&args.target)), None));
+    let done = match args.dry_run {
+        true => dry_run(args),
+        false => spread(args, &console),
+    };
+    conclude(&console, done, Collected::default())
+}
+
+fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault> {
+    let mut launcher = args.on.on.launcher(args.ssh.clone(), &args.slurm)?;
+    let workers = launcher.workers()?;
+    if args.print_script {
+        return print_script(args, workers);
+    }
+    let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
+    let folder = begin(&SpreadOrder {
+        sources: args.sources.clone(),
+        target: args.target.clone(),
+        job: args.job.clone(),
+        copying: Copying { bytes_per_second: share, ..args.copying.clone() },
+        times: args.times,
+        on: args.on.text.clone(),
+        workers,
+        split_above: args.split_above,
+        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+    })?;
+    let order = RunOrder {
+        program: program()?,
+        cutting: cutting(workers, args.split_above),
+        earlier: None,
+        is_planned: false,
+    };
+    coordinate(&folder, &order, launcher.as_mut(), console)
+}
+
+/// What `sbatch` would get, and nothing is made.
+fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> {
+    let job = args.job.clone().unwrap_or_else(|| "spread-1".into());
+    let job_folder = std::path::absolute(&job).map_err(|why| Fault::io("find", &job, &why))?;
+    let worker = WorkerCommand { name: String::new(), program: program()?, job_folder };
+    Slurm::new(args.slurm.clone()).script(&worker, workers).map(|text| concluded(text, None))
+}
+
+/// The plan, and nothing is made.
+fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
+    let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
+    let cutting = cutting(workers, args.split_above);
+    let sources = sources(&args.sources)?;
+    let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
+    let (notices, _told) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    let _ = signals::install(&watch);
+    let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
+    let mut summary = page::plan(&figures(&planned, workers));
+    for failed in &planned.unplanned {
+        summary.push_str(&format!("  {}\n", failed.why));
+    }
+    let failed = !planned.unplanned.is_empty();
+    let trouble = failed.then(|| (Class::SomeFailed, "some names cannot be copied".to_string()));
+    Ok(concluded(summary, trouble))
+}
+
+fn figures(planned: &Planned, workers: usize) -> page::PlanFigures {
+    page::PlanFigures {
+        files: planned.files,
+        bytes: planned.bytes,
+        folders: planned.folders,
+        shards: planned.shards,
+        workers,
+        cost: Cost::UNKNOWN,
+        total: planned.total,
+        longest: planned.longest,
+    }
+}
+
+/// Where the program is: the same path on all nodes.
+fn program() -> Result<PathBuf, Fault> {
+    std::env::current_exe().map_err(|why| Fault::system("find this program", &why))
+}
+
+fn concluded(summary: String, trouble: Option<(Class, String)>) -> Conclusion {
+    let end = json::end(trouble.as_ref().map(|(class, _)| *class), None);
+    Conclusion { summary, run: None, trouble, end }
+}
+
+/// Runs a job to its end, and shows how it goes.
+fn coordinate(
+    folder: &JobFolder,
+    order: &RunOrder,
+    launcher: &mut dyn Launcher,
+    console: &Arc<Console>,
+) -> Result<Conclusion, Fault> {
+    let (notices, _told) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    if let Err(why) = signals::install(&watch) {
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let job = folder.path().display().to_string();
+    console.remark(&format!("job folder: {job}"));
+    let workers = folder.manifest.workers;
+    let mut last_line = Instant::now();
+    let mut last: Option<Overview> = None;
+    let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
+        Told::Warning(text) => console.warning(&text),
+        Told::Planned(planned) => {
+            planned.warnings.iter().for_each(|text| console.warning(text));
+            console.remark(page::plan(&figures(planned, workers)).trim_end());
+        }
+        Told::Progress(overview) => {
+            if console.has_line() {
+                console.draw(page::line(overview));
+            } else if last_line.elapsed() >= interval(console) {
+                last_line = Instant::now();
+                console.remark(&page::line(overview));
+                console.event(&Event::Job(Box::new(overview.clone())));
+            }
+            last = Some(overview.clone());
+        }
+    });
+    console.clear();
+    let totals = ran.map_err(|fault| match fault.class {
+        Class::Interrupted => Fault::new(
+            Class::Interrupted,
+            format!("stopped: 'datapump spread resume {job}' continues"),
+        ),
+        _ => fault,
+    })?;
+    let overview = View::default().look(folder)?.overview;
+    console.event(&Event::Job(Box::new(overview.clone())));
+    Ok(finished(folder, &totals, &overview))
+}
+
+fn interval(console: &Console) -> std::time::Duration {
+    std::time::Duration::from_secs(match console.show().form {
+        Form::Json => 1,
+        Form::Text => 10,
+    })
+}
+
+fn finished(folder: &JobFolder, totals: &Totals, overview: &Overview) -> Conclusion {
+    let job = folder.path().display().to_string();
+    let failures = totals.failures.iter().map(|failed| failed.why.as_str()).collect();
+    let mut summary = page::summary(&page::Summary {
+        files: totals.files,
+        bytes: totals.bytes,
+        kept: totals.kept,
+        failed: totals.failed,
+        elapsed_s: overview.elapsed_s,
+        job: &job,
+        destination: &folder.destination.display().to_string(),
+        failures,
+    });
+    for (host, factor) in &overview.slow {
+        summary.push_str(&format!("  slow: {host}, {factor:.1} times as long as the others\n"));
+    }
+    let trouble = totals.worst.map(|class| {
+        let text = format!("{} files not copied; the others are complete", totals.failed);
+        (class, text)
+    });
+    concluded(summary, trouble)
+}
+
+pub(super) fn run_resume(args: &ResumeArgs, started: Instant) -> u8 {
+    let console = Arc::new(Console::new(args.show, started));
+    console.event(&start("spread resume", vec![args.job.display().to_string()], None, None));
+    let done = resume(args, &console);
+    conclude(&console, done, Collected::default())
+}
+
+fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault> {
+    let folder = JobFolder::open(&args.job)?;
+    let (order, repaired) = resumed(&folder, program()?)?;
+    repaired.iter().for_each(|text| console.warning(text));
+    let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
+    // What was asked of Slurm is in the notes that the launcher is given.
+    let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
+    coordinate(&folder, &order, launcher.as_mut(), console)
+}
+
+pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {
+    shown(args, started, "spread status")
+}
+
+pub(super) fn run_report(args: &JobArgs, started: Instant) -> u8 {
+    shown(args, started, "spread report")
+}
+
+fn shown(args: &JobArgs, started: Instant, command: &'static str) -> u8 {
+    let console = Console::new(args.show, started);
+    console.event(&start(command, vec![args.job.display().to_string()], None, None));
+    let done = look(&args.job).map(|overview| {
+        console.event(&Event::Job(Box::new(overview.clone())));
+        let text = match command {
+            "spread report" => page::report(&overview),
+            _ => page::page(&overview),
+        };
+        concluded(text, None)
+    });
+    conclude(&console, done, Collected::default())
+}
+
+fn look(job: &Path) -> Result<Overview, Fault> {
+    Ok(View::default().look(&JobFolder::open(job)?)?.overview)
+}
+
+pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
+    let console = Console::new(args.show, started);
+    console.event(&start("spread cancel", vec![args.job.display().to_string()], None, None));
+    let done = JobFolder::open(&args.job).and_then(|folder| {
+        folder.set_control(Control { is_cancelled: true })?;
+        let job = folder.path().display().to_string();
+        let text = match args.forget {
+            true => {
+                forget(&folder)?;
+                format!("{job}: given up; what was committed stays at the destination\n")
+            }
+            false => format!(
+                "{job}: its workers stop within {:.0} s; 'datapump spread resume {job}' \
+                 continues\n",
+                folder.manifest.times.beat().seconds() + 5.0
+            ),
+        };
+        Ok(concluded(text, None))
+    });
+    conclude(&console, done, Collected::default())
+}
+
+/// A worker: what it says goes to its log.
+pub(super) fn run_work(args: &WorkArgs) -> u8 {
+    let (notices, _told) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    let done = signals::install(&watch)
+        .map_err(|why| Fault::system("catch signals", &why))
+        .and_then(|()| JobFolder::open(&args.job))
+        .and_then(|folder| work::work(folder, &args.name, &watch));
+    match done {
+        Ok(()) => 0,
+        Err(fault) => {
+            super::console::print_line(&mut std::io::stderr(), &format!("datapump: {fault}"));
+            fault.class.exit_code()
+        }
+    }
+}
+
+const NO_ENDS: &str = "spread needs a source and a destination: datapump spread [OPTIONS] SRC... \
+                       DST; or one of the words status, resume, cancel and report, and a job \
+                       folder";

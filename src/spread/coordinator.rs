@@ -1,0 +1,376 @@
+//! The coordinator of a job: it plans, has workers started, follows them, starts lost ones again,
+//! and finishes. Workers do not need it: one that is killed is replaced by `spread resume`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
+use super::events::Events;
+use super::folder::{JobFolder, Part};
+use super::launcher::{End, Launcher, WorkerCommand, WorkerState};
+use super::planning::{PlanOrder, Planned, Written, walk};
+use super::records::{Beat, Control, PlanState};
+use super::view::{Look, View};
+use analysis::shards::lease::Observer;
+use analysis::shards::overview::{JobState, Overview};
+use analysis::shards::plan::Cutting;
+use analysis::shards::restarts::{Decision, Ended, Restarts};
+use base::fault::{Class, Fault};
+use base::units::{Nanos, Tick};
+use mover::io::clock;
+use mover::pump::watch::Watch;
+
+/// What a job needs besides its folder.
+#[derive(Debug)]
+pub struct RunOrder {
+    /// The program, on the nodes.
+    pub program: PathBuf,
+    pub cutting: Cutting,
+    /// Shards of an earlier coordinator, by the hashes of their names; the plan is made anew.
+    pub earlier: Option<Earlier>,
+    /// The plan is complete.
+    pub is_planned: bool,
+}
+
+/// What an interrupted plan has left.
+#[derive(Debug)]
+pub struct Earlier {
+    pub names: HashSet<u128>,
+    /// How many shards it has, and the first number that is free.
+    pub count: u32,
+    pub next: u32,
+    pub predicted_s: f64,
+}
+
+/// What a coordinator tells while it runs.
+#[derive(Debug)]
+pub enum Told<'a> {
+    Progress(&'a Overview),
+    Planned(&'a Planned),
+    Warning(String),
+}
+
+/// Runs a job to its end. `tell` hears of it a few times a second.
+pub fn run(
+    folder: &JobFolder,
+    order: &RunOrder,
+    launcher: &mut dyn Launcher,
+    watch: &Arc<Watch>,
+    tell: &mut dyn FnMut(Told<'_>),
+) -> Result<Totals, Fault> {
+    let mut coordinator = Coordinator {
+        folder,
+        order,
+        launcher,
+        events: Events::open(folder, "coordinator"),
+        view: View::default(),
+        restarts: Restarts::default(),
+        left: BTreeMap::new(),
+        adopted: BTreeSet::new(),
+        observer: Observer::new(folder.manifest.times),
+        next_worker: 0,
+        stops: None,
+    };
+    coordinator.events.note("coordinates", None, &super::folder::hostname());
+    folder.set_control(Control { is_cancelled: false })?;
+    let ran = thread::scope(|scope| {
+        let (planned_in, planned) = mpsc::channel();
+        let plan_watch = watch.clone();
+        if !order.is_planned {
+            scope.spawn(move || planned_in.send(make_plan(folder, order, &plan_watch)));
+        }
+        let ran = coordinator.follow(watch, &planned, tell);
+        if ran.is_err() {
+            watch.stop(); // the plan too
+        }
+        ran
+    });
+    match ran {
+        Ok(()) => coordinator.finish(),
+        Err(fault) => {
+            coordinator.events.note("ends", None, &fault.text);
+            Err(fault)
+        }
+    }
+}
+
+struct Coordinator<'a> {
+    folder: &'a JobFolder,
+    order: &'a RunOrder,
+    launcher: &'a mut dyn Launcher,
+    events: Events,
+    view: View,
+    restarts: Restarts,
+    /// Workers that are not started again, and how they ended.
+    left: BTreeMap<String, End>,
+    /// Processes that an earlier coordinator has started, and that show themselves still.
+    adopted: BTreeSet<String>,
+    observer: Observer,
+    next_worker: usize,
+    /// Since when all workers are asked to stop, and why.
+    stops: Option<(Tick, Fault)>,
+}
+
+impl Coordinator<'_> {
+    fn follow(
+        &mut self,
+        watch: &Watch,
+        planned: &mpsc::Receiver<Result<Planned, Fault>>,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Fault> {
+        self.start(tell)?;
+        loop {
+            match planned.try_recv() {
+                Ok(Ok(planned)) => {
+                    let text = format!("{} files in {} shards", planned.files, planned.shards);
+                    self.events.note("has planned", None, &text);
+                    tell(Told::Planned(&planned));
+                }
+                Ok(Err(fault)) => self.stop(fault)?,
+                Err(_) => {}
+            }
+            if watch.stopping() {
+                self.stop(Fault::interrupted())?;
+            }
+            let look = self.view.look(self.folder)?;
+            match look.overview.state {
+                JobState::Cancelled => self.stop(Fault::interrupted())?,
+                JobState::Done => return self.wait_for_ends(&look),
+                JobState::Planning | JobState::Running => {}
+            }
+            let running = self.tend(&look, tell)?;
+            tell(Told::Progress(&look.overview));
+            if let Some((since, fault)) = &self.stops {
+                let is_long = clock::now().since(*since) > STOPS_WITHIN;
+                if running == 0 || is_long {
+                    return Err(fault.clone());
+                }
+            } else if running == 0 && !self.is_done()? {
+                return Err(self.nobody_left());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// As many workers as are wanted, less those of an earlier coordinator that are there still.
+    fn start(&mut self, tell: &mut dyn FnMut(Told<'_>)) -> Result<(), Fault> {
+        let notes = self.folder.notes();
+        if !notes.is_empty() {
+            self.launcher.adopt(&notes)?;
+        }
+        self.adopted = self.alive_already()?;
+        let there = self.adopted.len();
+        if there > 0 {
+            tell(Told::Warning(format!("{there} workers of this job are running already")));
+        }
+        let missing = self.folder.manifest.workers.saturating_sub(there);
+        let commands: Vec<WorkerCommand> = (0..missing).map(|_| self.next_command()).collect();
+        self.launcher.start(&commands)?;
+        self.folder.set_notes(&self.launcher.notes())
+    }
+
+    /// Workers that show themselves: only a job that was begun before has any.
+    fn alive_already(&self) -> Result<BTreeSet<String>, Fault> {
+        let read = || -> Result<BTreeMap<String, u64>, Fault> {
+            let names = self.folder.names(Part::Workers)?.into_iter();
+            let beat = |name: String| {
+                let path = self.folder.file(Part::Workers, &name);
+                let beat: Beat = super::folder::read_json(&path).ok()?;
+                beat.code.is_none().then_some((name, beat.beat))
+            };
+            Ok(names.filter_map(beat).collect())
+        };
+        let before = read()?;
+        if before.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        thread::sleep(Duration::from(self.folder.manifest.times.beat()) * 2);
+        let mut after = read()?;
+        after.retain(|name, beat| before.get(name) != Some(beat));
+        Ok(after.into_keys().collect())
+    }
+
+    fn next_command(&mut self) -> WorkerCommand {
+        self.next_worker += 1;
+        self.command(self.launcher.worker_name(self.next_worker - 1))
+    }
+
+    fn is_done(&mut self) -> Result<bool, Fault> {
+        Ok(self.view.look(self.folder)?.overview.state == JobState::Done)
+    }
+
+    fn command(&self, name: String) -> WorkerCommand {
+        let (program, job_folder) = (self.order.program.clone(), self.folder.path().to_path_buf());
+        WorkerCommand { name, program, job_folder }
+    }
+
+    /// Starts again who was lost. Returns how many workers run, or will.
+    fn tend(&mut self, look: &Look, tell: &mut dyn FnMut(Told<'_>)) -> Result<usize, Fault> {
+        let mut latest: BTreeMap<String, WorkerState> = BTreeMap::new();
+        for seen in self.launcher.look()? {
+            latest.insert(seen.name, seen.state);
+        }
+        let mut again = self.instead_of_adopted(look);
+        let mut running = again.len() + self.adopted.len();
+        for (name, state) in latest {
+            let end = match state {
+                WorkerState::Ended(end) => end,
+                _ => {
+                    running += 1;
+                    continue;
+                }
+            };
+            if self.stops.is_some() || self.left.contains_key(&name) {
+                self.left.insert(name, end);
+                continue;
+            }
+            let (done, workers) = (look.overview.shards_done, self.folder.manifest.workers);
+            match self.restarts.decide(ended(&end), done, workers) {
+                Decision::StartAgain => {
+                    let text = format!("{name} {}: it is started again", said(&end));
+                    self.events.note("starts again", None, &text);
+                    tell(Told::Warning(text));
+                    again.push(self.command(name));
+                    running += 1;
+                }
+                decision => {
+                    if decision == Decision::GiveUp {
+                        let text = format!("{name} {}: it is not started again", said(&end));
+                        self.events.note("gives up", None, &text);
+                        tell(Told::Warning(text));
+                    }
+                    self.left.insert(name, end);
+                }
+            }
+        }
+        if !again.is_empty() {
+            self.launcher.start(&again)?;
+            self.folder.set_notes(&self.launcher.notes())?;
+        }
+        Ok(running)
+    }
+
+    /// Workers for those of an earlier coordinator that are gone.
+    fn instead_of_adopted(&mut self, look: &Look) -> Vec<WorkerCommand> {
+        let now = clock::now();
+        let mut lost = 0;
+        for name in self.adopted.clone() {
+            let beat = look.beats.get(&name);
+            self.observer.note(&name, beat.map(|beat| beat.beat), now);
+            let code = beat.and_then(|beat| beat.code);
+            if code.is_some() || self.observer.has_expired(&name, now) {
+                self.adopted.remove(&name);
+                lost += usize::from(code != Some(0) && self.stops.is_none());
+            }
+        }
+        (0..lost).map(|_| self.next_command()).collect()
+    }
+
+    fn stop(&mut self, why: Fault) -> Result<(), Fault> {
+        if self.stops.is_none() {
+            self.stops = Some((clock::now(), why));
+            self.folder.set_control(Control { is_cancelled: true })?;
+            self.launcher.cancel()?;
+        }
+        Ok(())
+    }
+
+    /// All is done: workers see that, and end.
+    fn wait_for_ends(&mut self, look: &Look) -> Result<(), Fault> {
+        let until = clock::now().after(self.folder.manifest.times.lease());
+        while clock::now() < until && self.stops.is_none() {
+            let is_over = |state: &WorkerState| matches!(state, WorkerState::Ended(_));
+            if self.launcher.look()?.iter().all(|seen| is_over(&seen.state)) {
+                break;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        debug_assert!(look.overview.state == JobState::Done);
+        Ok(())
+    }
+
+    fn nobody_left(&self) -> Fault {
+        let worst = self.left.values().filter_map(|end| match end {
+            End::Code(code) => Class::from_code(*code),
+            _ => None,
+        });
+        let class = worst.max().unwrap_or(Class::Local);
+        let ends: Vec<String> =
+            self.left.iter().map(|(name, end)| format!("{name} {}", said(end))).collect();
+        let job = self.folder.path().display();
+        Fault::new(
+            class,
+            format!(
+                "no worker is left ({}): what is wrong is in '{job}/logs', and 'datapump spread \
+                 resume {job}' continues",
+                ends.join(", ")
+            ),
+        )
+    }
+
+    fn finish(mut self) -> Result<Totals, Fault> {
+        self.launcher.job_is_done();
+        finish_folders(self.folder)?;
+        let totals = merge_receipts(self.folder)?;
+        leave_destination(self.folder)?;
+        self.events.note("has finished", None, &format!("{} files", totals.files));
+        Ok(totals)
+    }
+}
+
+fn make_plan(folder: &JobFolder, order: &RunOrder, watch: &Watch) -> Result<Planned, Fault> {
+    let (names, first, before, before_s) = match &order.earlier {
+        Some(of) => (of.names.clone(), of.next, of.count, of.predicted_s),
+        None => (HashSet::new(), 0, 0, 0.0),
+    };
+    let mut sink = Written::new(folder, names)?;
+    let of = PlanOrder {
+        sources: &folder.manifest.sources,
+        copying: &folder.manifest.copying,
+        cutting: order.cutting,
+        first,
+    };
+    let mut told_at = Tick(0);
+    let state = |planned: &Planned, is_complete: bool| PlanState {
+        planned: is_complete.then_some(before + planned.shards),
+        files: planned.files,
+        bytes: planned.bytes,
+        folders: planned.folders,
+        predicted_s: before_s + planned.total.seconds(),
+        unplanned: planned.unplanned.clone(),
+    };
+    let planned = walk(&of, &mut sink, watch, &mut |planned| {
+        if clock::now().since(told_at) > PLAN_TOLD_EVERY {
+            told_at = clock::now();
+            // The complete one counts.
+            let _ = folder.set_plan(&state(planned, false));
+        }
+    })?;
+    sink.finish()?;
+    folder.set_plan(&state(&planned, true))?;
+    Ok(planned)
+}
+
+fn ended(end: &End) -> Ended {
+    match end {
+        End::Code(code) => Ended::Code(*code),
+        End::Signal(_) | End::Lost(_) => Ended::Lost,
+    }
+}
+
+fn said(end: &End) -> String {
+    match end {
+        End::Code(code) => format!("ended with code {code}"),
+        End::Signal(signal) => format!("was killed by signal {signal}"),
+        End::Lost(why) => format!("was lost ({why})"),
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const PLAN_TOLD_EVERY: Nanos = Nanos::from_millis(500);
+/// Workers stop within five seconds; a queue may take longer to ask them.
+const STOPS_WITHIN: Nanos = Nanos::from_millis(30_000);

@@ -1,0 +1,168 @@
+//! The end of a job: folders get their modes and times, the receipts become one, and what the job
+//! had at the destination is removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+
+use super::folder::{JobFolder, Part, damaged};
+use super::planning::each_folder;
+use super::records::{Failed, ReceiptLine, ShardDone, below, bytes_of};
+use analysis::shards::{Held, names};
+use base::fault::{Class, Fault};
+use base::settings::Overwrite;
+use mover::receipt::Receipt;
+
+/// What a job came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    pub files: u64,
+    pub bytes: u64,
+    pub kept: u64,
+    pub failed: u64,
+    /// With what was copied again.
+    pub moved_bytes: u64,
+    /// The first failures, and the class of the most serious of all.
+    pub failures: Vec<Failed>,
+    pub worst: Option<Class>,
+}
+
+impl Totals {
+    fn fail(&mut self, failed: Failed) {
+        self.failed += 1;
+        self.worst = self.worst.max(Class::from_code(failed.code)).max(Some(Class::SomeFailed));
+        if self.failures.len() < FAILURES_KEPT {
+            self.failures.push(failed);
+        }
+    }
+}
+
+/// Makes missing folders, and gives all of them their modes and times.
+pub(super) fn finish_folders(folder: &JobFolder) -> Result<(), Fault> {
+    if !folder.manifest.copying.preserve {
+        return each_folder(folder.path(), &mut |name, _, _| make(folder, name));
+    }
+    each_folder(folder.path(), &mut |name, _, _| make(folder, name))?;
+    each_folder(folder.path(), &mut |name, mode, (seconds, nanos)| {
+        if name.is_empty() && !folder.manifest.destination_was_empty {
+            return Ok(());
+        }
+        let path = below(&folder.destination, name);
+        let fault = |why: io::Error| Fault::write("set mode and time of", &path, &why);
+        fs::set_permissions(&path, Permissions::from_mode(mode & 0o777)).map_err(fault)?;
+        let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).map_err(|why| fault(why.into()))
+    })
+}
+
+fn make(folder: &JobFolder, name: &[u8]) -> Result<(), Fault> {
+    let path = below(&folder.destination, name);
+    let made = DirBuilder::new().recursive(true).mode(0o777).create(&path);
+    made.map_err(|why| Fault::write("make", &path, &why))
+}
+
+/// Where the receipt of a job is.
+pub fn receipt_path(job: &Path) -> PathBuf {
+    job.join("receipt")
+}
+
+/// One receipt from those of the shards that are done.
+pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
+    let mut totals = Totals::default();
+    folder.plan()?.unplanned.into_iter().for_each(|failed| totals.fail(failed));
+    let mut receipt = Receipt::create(&receipt_path(folder.path()), Overwrite::Always)?;
+    let done = folder.names(Part::Done)?;
+    let done = done.iter().filter_map(|name| names::parse_held(name));
+    // A shard counts once, with its last attempt.
+    let done: BTreeMap<u32, Held> =
+        done.collect::<BTreeSet<Held>>().into_iter().map(|held| (held.claim.shard, held)).collect();
+    for held in done.into_values() {
+        let shard = folder.shard(held.claim.shard)?.0;
+        let (prefix, is_range) = (folder.prefix(shard.source)?, shard.range.is_some());
+        each_line(folder, &names::of_attempt(held.claim), &mut |line| match line {
+            Line::Head(head) => {
+                totals.files += head.files;
+                totals.bytes += head.bytes;
+                totals.kept += head.kept;
+                totals.moved_bytes += head.moved_bytes;
+                Ok(())
+            }
+            Line::Item(_) if is_range => Ok(()),
+            Line::Item(ReceiptLine::Failed(failed)) => {
+                totals.fail(failed);
+                Ok(())
+            }
+            Line::Item(ReceiptLine::Committed(committed)) => {
+                let name = bytes_of(&committed.name).unwrap_or_default();
+                match &committed.digest {
+                    Some(digest) => receipt.add(&[&prefix[..], &name].concat(), digest),
+                    None => Ok(()),
+                }
+            }
+        })?;
+    }
+    receipt.finish()?;
+    Ok(totals)
+}
+
+pub(super) enum Line {
+    Head(ShardDone),
+    Item(ReceiptLine),
+}
+
+/// The head of a shard's receipt.
+pub(super) fn head(folder: &JobFolder, name: &str) -> Result<ShardDone, Fault> {
+    let path = folder.file(Part::Receipts, name);
+    let fault = |why: io::Error| Fault::io("read", &path, &why);
+    let mut first = String::new();
+    BufReader::new(fs::File::open(&path).map_err(fault)?).read_line(&mut first).map_err(fault)?;
+    serde_json::from_str(&first).map_err(|_| damaged(&path))
+}
+
+pub(super) fn each_line(
+    folder: &JobFolder,
+    name: &str,
+    take: &mut dyn FnMut(Line) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let path = folder.file(Part::Receipts, name);
+    let fault = |why: io::Error| Fault::io("read", &path, &why);
+    take(Line::Head(head(folder, name)?))?;
+    for line in BufReader::new(fs::File::open(&path).map_err(fault)?).lines().skip(1) {
+        let line = serde_json::from_str(&line.map_err(fault)?).map_err(|_| damaged(&path))?;
+        take(Line::Item(line))?;
+    }
+    Ok(())
+}
+
+/// Gives the destination free: nothing of the job is left there.
+pub(super) fn leave_destination(folder: &JobFolder) -> Result<(), Fault> {
+    let holder = folder.holder();
+    match fs::remove_dir_all(&holder) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => {
+            Err(Fault::write("remove", &holder, &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives a job up: its workers have a lease to stop, then what is unfinished is removed.
+pub fn forget(folder: &JobFolder) -> Result<(), Fault> {
+    let beat = std::time::Duration::from(folder.manifest.times.beat());
+    let is_held = || Ok::<_, Fault>(!folder.names(Part::Claims)?.is_empty());
+    // A claim that nobody gives back is that of a lost worker, whose staging folder goes too.
+    for _ in 0..BEATS_OF_A_LEASE {
+        if !is_held()? {
+            break;
+        }
+        std::thread::sleep(beat);
+    }
+    leave_destination(folder)
+}
+
+const BEATS_OF_A_LEASE: usize = 6;
+const FAILURES_KEPT: usize = 1000;

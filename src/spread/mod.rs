@@ -1,0 +1,255 @@
+//! A dataset over many nodes: a plan cut into shards, a job folder on storage that all nodes share,
+//! and workers that claim shards from it. `analysis::shards` decides; here are the files, the
+//! processes and the clock. docs/SPREAD.md has the protocol and what always holds.
+
+pub mod coordinator;
+mod copying;
+pub mod ending;
+mod events;
+pub mod folder;
+pub mod launcher;
+mod ledgers;
+pub mod planning;
+mod ranges;
+mod rebuilding;
+pub mod records;
+mod storage;
+pub mod submitted;
+pub mod view;
+pub mod work;
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use self::folder::{JobFolder, holder_of, random_hex};
+use self::launcher::Launcher;
+use self::launcher::local::Local;
+use self::launcher::slurm::{Request, Slurm};
+use self::launcher::ssh::Ssh;
+use self::records::{Copying, FORMAT, Manifest, SourceRoot, text_of, text_of_path};
+use analysis::shards::lease::LeaseTimes;
+use analysis::shards::plan::{Cost, Cutting};
+use base::fault::Fault;
+use mover::io::clock;
+use mover::pump::source::walk::means_contents;
+
+pub use self::rebuilding::resumed;
+
+/// Where workers run, as `--on` takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum On {
+    /// This host, with so many workers.
+    Local(usize),
+    /// A list of hosts.
+    Ssh(PathBuf),
+    /// Slurm, and the partition, if one is named.
+    Slurm(Option<String>),
+}
+
+impl On {
+    /// The error says what to write instead.
+    pub fn parse(text: &str) -> Result<On, String> {
+        let (kind, rest) = match text.split_once(':') {
+            Some((kind, rest)) => (kind, Some(rest)),
+            None => (text, None),
+        };
+        match (kind, rest) {
+            ("local", None) => Ok(On::Local(WORKERS_HERE)),
+            ("local", Some(count)) => match count.parse() {
+                Ok(count @ 1..=WORKERS_MAX) => Ok(On::Local(count)),
+                _ => Err(format!("write local:N with a number from 1 to {WORKERS_MAX}")),
+            },
+            ("ssh", Some(list)) if !list.is_empty() => Ok(On::Ssh(list.into())),
+            ("slurm", None) => Ok(On::Slurm(None)),
+            ("slurm", Some(name)) if !name.is_empty() => Ok(On::Slurm(Some(name.to_string()))),
+            _ => Err(format!("write {ON_PHRASE}")),
+        }
+    }
+
+    /// What starts workers there.
+    pub fn launcher(
+        &self,
+        ssh: Option<Vec<String>>,
+        request: &Request,
+    ) -> Result<Box<dyn Launcher>, Fault> {
+        Ok(match self {
+            On::Local(workers) => Box::new(Local::new(*workers)),
+            On::Ssh(list) => Box::new(Ssh::read(list, ssh)?),
+            On::Slurm(_) => Box::new(Slurm::new(self.request(request))),
+        })
+    }
+}
+
+impl On {
+    /// What is asked of Slurm, with the partition.
+    pub fn request(&self, request: &Request) -> Request {
+        let partition = match self {
+            On::Slurm(partition) => partition.clone(),
+            _ => None,
+        };
+        Request { partition, ..request.clone() }
+    }
+}
+
+/// A job as it is ordered.
+#[derive(Clone, Debug)]
+pub struct SpreadOrder {
+    /// As typed: a trailing slash has a meaning.
+    pub sources: Vec<PathBuf>,
+    pub target: PathBuf,
+    /// `None` for a new folder in the current one.
+    pub job: Option<PathBuf>,
+    pub copying: Copying,
+    pub times: LeaseTimes,
+    pub on: String,
+    pub workers: usize,
+    /// Larger files are cut into ranges.
+    pub split_above: u64,
+    pub command: Vec<String>,
+}
+
+/// Makes the job folder, and takes the destination.
+pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
+    let sources = sources(&order.sources)?;
+    let was_empty = make_destination(&order.target)?;
+    let destination = canonical(&order.target)?;
+    for source in &sources {
+        refuse_inside(&destination, source)?;
+    }
+    let job = match &order.job {
+        Some(job) => job.clone(),
+        None => free_name()?,
+    };
+    let manifest = Manifest {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        id: random_hex(8)?,
+        token: random_hex(16)?,
+        sources,
+        destination: text_of_path(&destination),
+        destination_was_empty: was_empty,
+        copying: order.copying.clone(),
+        times: order.times,
+        workers: order.workers,
+        split_above: order.split_above,
+        on: order.on.clone(),
+        command: order.command.clone(),
+        began_unix_s: clock::unix().as_secs(),
+    };
+    JobFolder::create(&job, &manifest)
+}
+
+/// The folders below which names are copied.
+pub fn sources(typed: &[PathBuf]) -> Result<Vec<SourceRoot>, Fault> {
+    typed.iter().map(|path| source(path)).collect()
+}
+
+fn source(path: &Path) -> Result<SourceRoot, Fault> {
+    let real = canonical(path)?;
+    let found = fs::metadata(&real).map_err(|why| Fault::io("open", path, &why))?;
+    let typed = path.file_name().or(real.file_name()).unwrap_or_default();
+    if found.is_dir() {
+        let prefix = match means_contents(path) {
+            true => String::new(),
+            false => format!("{}/", text_of(typed.as_encoded_bytes())),
+        };
+        return Ok(SourceRoot { folder: text_of_path(&real), prefix, only: None });
+    }
+    if !found.is_file() {
+        return Err(Fault::usage(format!("'{}' is no file and no folder", path.display())));
+    }
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(Fault::usage(format!("'{}' has no folder", path.display())));
+    };
+    let only = Some(text_of(name.as_encoded_bytes()));
+    Ok(SourceRoot { folder: text_of_path(folder), prefix: String::new(), only })
+}
+
+/// True where nothing was there.
+fn make_destination(target: &Path) -> Result<bool, Fault> {
+    match fs::metadata(target) {
+        Ok(found) if !found.is_dir() => Err(Fault::usage(format!(
+            "'{}' is no folder: spread copies into one",
+            target.display()
+        ))),
+        Ok(_) => {
+            let mut entries =
+                fs::read_dir(target).map_err(|why| Fault::io("list", target, &why))?;
+            let holder = holder_of(target);
+            Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.path() == holder)))
+        }
+        Err(_) => {
+            let made = DirBuilder::new().mode(0o755).create(target);
+            made.map_err(|why| Fault::write("make", target, &why)).map(|()| true)
+        }
+    }
+}
+
+fn refuse_inside(destination: &Path, source: &SourceRoot) -> Result<(), Fault> {
+    let folder = records::path_of(&source.folder).unwrap_or_default();
+    match source.only.is_none() && destination.starts_with(&folder) {
+        true => Err(Fault::usage(format!(
+            "'{}' lies in '{}': a tree cannot be copied into itself",
+            destination.display(),
+            folder.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Fault> {
+    path.canonicalize().map_err(|why| Fault::io("find", path, &why))
+}
+
+/// The first of `spread-1`, `spread-2` that is not there.
+fn free_name() -> Result<PathBuf, Fault> {
+    let names = (1..JOBS_MAX).map(|number| PathBuf::from(format!("spread-{number}")));
+    let mut free = names.filter(|name| fs::symlink_metadata(name).is_err());
+    free.next().ok_or_else(|| Fault::usage("name a new folder for the job with --job"))
+}
+
+/// How a job of so many workers is cut.
+pub fn cutting(workers: usize, split_above: u64) -> Cutting {
+    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
+}
+
+/// The values of `--on`, as the user reads them.
+pub const ON_PHRASE: &str =
+    "local, local:N (workers on this host), ssh:HOSTFILE (one host a line) or slurm[:PARTITION]";
+const WORKERS_HERE: usize = 2;
+const WORKERS_MAX: usize = 256;
+const JOBS_MAX: u32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_workers_run() {
+        assert_eq!(On::parse("local"), Ok(On::Local(WORKERS_HERE)));
+        assert_eq!(On::parse("local:7"), Ok(On::Local(7)));
+        assert_eq!(On::parse("ssh:a:b"), Ok(On::Ssh("a:b".into())));
+        assert_eq!(On::parse("slurm"), Ok(On::Slurm(None)));
+        assert_eq!(On::parse("slurm:dtn"), Ok(On::Slurm(Some("dtn".into()))));
+        for wrong in ["", "local:", "local:0", "local:x", "ssh", "ssh:", "slurm:", "pbs"] {
+            assert!(On::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_slash_means_the_contents() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("a b");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("f"), "x").unwrap();
+        let of = |path: PathBuf| {
+            let root = source(&path).unwrap();
+            (root.prefix, root.only)
+        };
+        assert_eq!(of(folder.clone()), ("a b/".into(), None));
+        assert_eq!(of(folder.join("")), (String::new(), None));
+        assert_eq!(of(folder.join("f")), (String::new(), Some("f".into())));
+        assert!(source(&folder.join("nothing")).is_err());
+    }
+}

@@ -1,0 +1,361 @@
+//! The plan of a job: the sources are walked, and what is found becomes shards while the walk goes
+//! on. Memory does not grow with the dataset.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::folder::{JobFolder, Part, replace};
+use super::records::{
+    Copying, Failed, Range, Shard, SourceRoot, Whole, bytes_of, path_of, text_of,
+};
+use analysis::shards::names;
+use analysis::shards::plan::{self, Batch, Cost, Cutter, Cutting};
+use base::fault::Fault;
+use base::job::Location;
+use base::settings::{Links, Settings};
+use base::units::Nanos;
+use mover::io::reach::Reach;
+use mover::pump::source::walk::{Sources, WalkEvent};
+use mover::pump::watch::Watch;
+use mover::wire::manifest::{Entry, EntryKind};
+
+/// What a plan came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planned {
+    pub shards: u32,
+    pub files: u64,
+    pub bytes: u64,
+    pub folders: u64,
+    pub unplanned: Vec<Failed>,
+    pub warnings: Vec<String>,
+    /// Predicted, on one node, and of the longest shard.
+    pub total: Nanos,
+    pub longest: Nanos,
+}
+
+/// Where the plan goes.
+pub trait PlanSink {
+    fn shard(&mut self, shard: &Shard, names: &[Vec<u8>]) -> Result<(), Fault>;
+    /// A folder of the destination, with the mode and time of its source. The deepest come first.
+    fn folder(&mut self, path: &[u8], mode: u32, mtime: (i64, u32)) -> Result<(), Fault>;
+    /// True for a name of a source that an earlier plan has put into a shard.
+    fn has(&self, source: usize, name: &[u8]) -> bool;
+}
+
+/// A plan that is only counted.
+#[derive(Debug)]
+pub struct Counted;
+
+impl PlanSink for Counted {
+    fn shard(&mut self, _: &Shard, _: &[Vec<u8>]) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn folder(&mut self, _: &[u8], _: u32, _: (i64, u32)) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn has(&self, _: usize, _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// The job folder as the place of a plan.
+#[derive(Debug)]
+pub struct Written<'a> {
+    folder: &'a JobFolder,
+    folders: BufWriter<File>,
+    /// What an earlier plan has, by hashes.
+    earlier: HashSet<u128>,
+}
+
+impl Written<'_> {
+    pub fn new(folder: &JobFolder, earlier: HashSet<u128>) -> Result<Written<'_>, Fault> {
+        let path = folder.path().join(FOLDERS);
+        let file = File::create(&path).map_err(|why| Fault::write("write", &path, &why))?;
+        Ok(Written { folder, folders: BufWriter::new(file), earlier })
+    }
+
+    pub fn finish(mut self) -> Result<(), Fault> {
+        let path = self.folder.path().join(FOLDERS);
+        let synced = self.folders.flush().and_then(|()| self.folders.get_ref().sync_all());
+        synced.map_err(|why| Fault::write("write", &path, &why))
+    }
+}
+
+impl PlanSink for Written<'_> {
+    /// The shard is complete before its name appears among the open ones.
+    fn shard(&mut self, shard: &Shard, items: &[Vec<u8>]) -> Result<(), Fault> {
+        let mut text = serde_json::to_vec(shard).unwrap_or_default();
+        text.push(b'\n');
+        for item in items {
+            text.extend(item);
+            text.push(0);
+        }
+        replace(&self.folder.part(Part::Shards), &names::of_shard(shard.shard), &text)?;
+        // What waits for others is opened by a worker that finds them done.
+        let part = if shard.whole.is_some() { Part::Waiting } else { Part::Open };
+        let open = self.folder.file(part, &names::open(shard.shard, 0));
+        File::create(&open).map(drop).map_err(|why| Fault::write("write", &open, &why))
+    }
+
+    fn folder(&mut self, path: &[u8], mode: u32, mtime: (i64, u32)) -> Result<(), Fault> {
+        let (seconds, nanos) = mtime;
+        let written = write!(self.folders, "{mode:o} {seconds} {nanos} ")
+            .and_then(|()| self.folders.write_all(path))
+            .and_then(|()| self.folders.write_all(&[0]));
+        written.map_err(|why| Fault::write("write", &self.folder.path().join(FOLDERS), &why))
+    }
+
+    fn has(&self, source: usize, name: &[u8]) -> bool {
+        !self.earlier.is_empty() && self.earlier.contains(&hash_of(source, name))
+    }
+}
+
+/// What stands for a name in memory.
+pub fn hash_of(source: usize, name: &[u8]) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(source as u64).to_le_bytes()).update(name);
+    let mut first = [0; 16];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    u128::from_le_bytes(first)
+}
+
+/// How a dataset is planned.
+#[derive(Debug)]
+pub struct PlanOrder<'a> {
+    pub sources: &'a [SourceRoot],
+    pub copying: &'a Copying,
+    pub cutting: Cutting,
+    /// The number of the first shard.
+    pub first: u32,
+}
+
+/// Walks the sources. `tell` is told how far it is, and the walk ends when `watch` is stopped.
+pub fn walk(
+    order: &PlanOrder<'_>,
+    sink: &mut dyn PlanSink,
+    watch: &Watch,
+    tell: &mut dyn FnMut(&Planned),
+) -> Result<Planned, Fault> {
+    let settings = settings(order.copying);
+    let mut planner = Planner {
+        sink,
+        tell,
+        cutter: Cutter::new(order.cutting),
+        cutting: order.cutting,
+        cost: order.cutting.cost,
+        preserve: order.copying.preserve,
+        next: order.first,
+        source: 0,
+        prefix: Vec::new(),
+        planned: Planned::default(),
+        stopped_by: None,
+    };
+    for (number, root) in order.sources.iter().enumerate() {
+        planner.source = number;
+        planner.prefix = bytes_of(&root.prefix).unwrap_or_default();
+        let sources = Sources::look(&[Location::Path(walked(root))], true, &Reach::Host)?;
+        sources.choose(&settings)?.walk(&settings, &mut |event| {
+            if watch.stopping() {
+                planner.stopped_by = Some(Fault::interrupted());
+            } else if planner.stopped_by.is_none() {
+                planner.stopped_by = planner.see(event).err();
+            }
+            planner.stopped_by.is_none()
+        });
+        if planner.stopped_by.is_none()
+            && let Some(rest) = planner.cutter.rest()
+        {
+            planner.stopped_by = planner.write(rest).err();
+        }
+        if let Some(fault) = planner.stopped_by {
+            return Err(fault);
+        }
+    }
+    Ok(planner.planned)
+}
+
+/// The path of a source, so that its names are below it.
+fn walked(root: &SourceRoot) -> PathBuf {
+    let folder = path_of(&root.folder).unwrap_or_default();
+    match root.only.as_deref().and_then(path_of) {
+        Some(only) => folder.join(only),
+        None => folder.join(""),
+    }
+}
+
+fn settings(copying: &Copying) -> Settings {
+    Settings {
+        recursive: true,
+        links: copying.links().unwrap_or(Links::Copy),
+        filters: copying.filters.clone(),
+        min_size: copying.min_size,
+        max_size: copying.max_size,
+        ..Settings::default()
+    }
+}
+
+struct Planner<'a> {
+    sink: &'a mut dyn PlanSink,
+    tell: &'a mut dyn FnMut(&Planned),
+    cutter: Cutter<Vec<u8>>,
+    cutting: Cutting,
+    cost: Cost,
+    preserve: bool,
+    next: u32,
+    source: usize,
+    prefix: Vec<u8>,
+    planned: Planned,
+    stopped_by: Option<Fault>,
+}
+
+impl Planner<'_> {
+    fn see(&mut self, event: WalkEvent) -> Result<(), Fault> {
+        match event {
+            WalkEvent::Chunk(found) => {
+                for found in found {
+                    self.entry(found.entry)?;
+                }
+                (self.tell)(&self.planned);
+            }
+            WalkEvent::Unoffered { path, fault } => {
+                if self.planned.unplanned.len() < UNPLANNED_KEPT {
+                    let (name, code) = (text_of(&path), fault.class.exit_code());
+                    self.planned.unplanned.push(Failed { name, code, why: fault.text });
+                }
+            }
+            WalkEvent::Skipped(text) => {
+                if self.planned.warnings.len() < UNPLANNED_KEPT {
+                    self.planned.warnings.push(text);
+                }
+            }
+            WalkEvent::Present(_) | WalkEvent::Excluded(_) => {}
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: Entry) -> Result<(), Fault> {
+        match entry.kind {
+            EntryKind::File | EntryKind::Link => {
+                self.planned.files += 1;
+                self.planned.bytes += entry.size;
+                if self.sink.has(self.source, &entry.path) {
+                    return Ok(());
+                }
+                let size = entry.size;
+                let is_file = entry.kind == EntryKind::File;
+                if let Some(cuts) = plan::ranges(size, &self.cutting).filter(|_| is_file) {
+                    return self.write_ranges(&entry, &cuts);
+                }
+                match self.cutter.add(entry.path, size) {
+                    Some(full) => self.write(full),
+                    None => Ok(()),
+                }
+            }
+            EntryKind::Leave => {
+                self.planned.folders += 1;
+                let path = [&self.prefix[..], &entry.path].concat();
+                let path = path.strip_suffix(b"/").unwrap_or(&path);
+                self.sink.folder(path, entry.mode, (entry.mtime_seconds, entry.mtime_nanos))
+            }
+            EntryKind::Directory | EntryKind::HardLink | EntryKind::Stretch | EntryKind::Pipe => {
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, batch: Batch<Vec<u8>>) -> Result<(), Fault> {
+        let predicted = self.cost.of(batch.files, batch.bytes);
+        let shard = Shard {
+            shard: self.next,
+            source: self.source,
+            files: batch.files,
+            bytes: batch.bytes,
+            predicted_ns: predicted.0,
+            range: None,
+            whole: None,
+        };
+        self.give(&shard, &batch.items)
+    }
+
+    fn give(&mut self, shard: &Shard, names: &[Vec<u8>]) -> Result<(), Fault> {
+        self.sink.shard(shard, names)?;
+        let predicted = Nanos(shard.predicted_ns);
+        self.next += 1;
+        self.planned.shards += 1;
+        self.planned.total += predicted;
+        self.planned.longest = self.planned.longest.max(predicted);
+        (self.tell)(&self.planned);
+        Ok(())
+    }
+
+    /// Each range is a shard, and so is putting them together.
+    fn write_ranges(&mut self, entry: &Entry, ranges: &[plan::Range]) -> Result<(), Fault> {
+        let names = [entry.path.clone()];
+        let (mtime_s, mtime_ns, size) = (entry.mtime_seconds, entry.mtime_nanos, entry.size);
+        let base = Shard {
+            shard: self.next,
+            source: self.source,
+            files: 1,
+            bytes: 0,
+            predicted_ns: 0,
+            range: None,
+            whole: None,
+        };
+        let mut parts = Vec::with_capacity(ranges.len());
+        for cut in ranges {
+            let (offset, len) = (cut.offset, cut.len);
+            let shard = Shard {
+                shard: self.next,
+                bytes: len,
+                predicted_ns: self.cost.of(1, len).0,
+                range: Some(Range { offset, len, size, mtime_s, mtime_ns }),
+                ..base.clone()
+            };
+            self.cutter.count(Nanos(shard.predicted_ns));
+            parts.push(shard.shard);
+            self.give(&shard, &names)?;
+        }
+        let mode = self.preserve.then_some(entry.mode);
+        let whole = Some(Whole { parts, size, mtime_s, mtime_ns, mode });
+        let predicted_ns = self.cost.of(1, 0).0;
+        self.give(&Shard { shard: self.next, predicted_ns, whole, ..base }, &names)
+    }
+}
+
+/// Takes the name, mode and time of a folder.
+pub type TakeFolder<'a> = dyn FnMut(&[u8], u32, (i64, u32)) -> Result<(), Fault> + 'a;
+
+/// The folders of a job, each with its mode and time, in the order of the plan.
+pub fn each_folder(job: &Path, take: &mut TakeFolder<'_>) -> Result<(), Fault> {
+    use std::io::{BufRead, BufReader};
+    let path = job.join(FOLDERS);
+    let fault = |why: std::io::Error| Fault::io("read", &path, &why);
+    let mut file = BufReader::new(File::open(&path).map_err(fault)?);
+    let mut record = Vec::new();
+    loop {
+        record.clear();
+        if file.read_until(0, &mut record).map_err(fault)? == 0 {
+            return Ok(());
+        }
+        record.pop();
+        let mut parts = record.splitn(4, |byte| *byte == b' ');
+        let mut text = || parts.next().and_then(|part| std::str::from_utf8(part).ok());
+        let mode = text().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let seconds = text().and_then(|seconds| seconds.parse().ok());
+        let nanos = text().and_then(|nanos| nanos.parse().ok());
+        let (Some(mode), Some(seconds), Some(nanos), Some(name)) =
+            (mode, seconds, nanos, parts.next())
+        else {
+            return Err(super::folder::damaged(&path));
+        };
+        take(name, mode, (seconds, nanos))?;
+    }
+}
+
+const FOLDERS: &str = "folders";
+/// Names that are listed; all of them are counted.
+const UNPLANNED_KEPT: usize = 1000;

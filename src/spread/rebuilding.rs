@@ -1,0 +1,207 @@
+//! A job that is continued: what its folder lacks is made again from the manifest, the shards and
+//! the receipts, and an unfinished plan is made anew beside what it has.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use super::coordinator::{Earlier, RunOrder};
+use super::cutting;
+use super::ending::head;
+use super::folder::{JobFolder, Part, replace};
+use super::ledgers::LOST;
+use super::planning::hash_of;
+use super::records::PlanState;
+use analysis::shards::names;
+use analysis::shards::{Claim, Held};
+use base::fault::{Class, Fault};
+
+/// What is to be done to continue a job, and what was repaired. Where nothing is left of the
+/// destination's side of it, the job was finished or given up.
+pub fn resumed(folder: &JobFolder, program: PathBuf) -> Result<(RunOrder, Vec<String>), Fault> {
+    let mut repaired = Vec::new();
+    for part in Part::ALL {
+        make_if_missing(&folder.part(part), &mut repaired)?;
+    }
+    if fs::metadata(folder.staging()).is_err() {
+        return Err(Fault::usage(format!(
+            "the job '{}' has nothing at '{}' any more: it is finished, or was given up",
+            folder.path().display(),
+            folder.destination.display()
+        )));
+    }
+    replace(folder.path(), "token", folder.manifest.token.as_bytes())?;
+    let plan = match folder.plan() {
+        Ok(plan) => plan,
+        Err(_) => {
+            repaired.push("plan.json is not readable: the plan is made anew".to_string());
+            PlanState::default()
+        }
+    };
+    let shards = readable_shards(folder, &mut repaired)?;
+    let lost = plan.planned.is_some_and(|planned| shards.len() < planned as usize);
+    name_all(folder, shards.keys().copied(), &mut repaired)?;
+    let is_planned = plan.planned.is_some() && !lost && folder.path().join("folders").exists();
+    let earlier = (!is_planned).then(|| earlier(folder, &shards)).transpose()?;
+    if !is_planned {
+        folder.set_plan(&PlanState { planned: None, ..plan })?;
+    }
+    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above);
+    Ok((RunOrder { program, cutting, earlier, is_planned }, repaired))
+}
+
+fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {
+            repaired.push(format!("'{}' was missing", path.display()));
+            Ok(())
+        }
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(why) => Err(Fault::write("make", path, &why)),
+    }
+}
+
+/// The shards that can be read, with what each is predicted to take. Others are set aside: their
+/// names are planned again.
+fn readable_shards(
+    folder: &JobFolder,
+    repaired: &mut Vec<String>,
+) -> Result<BTreeMap<u32, f64>, Fault> {
+    let mut readable = BTreeMap::new();
+    for name in folder.names(Part::Shards)? {
+        let Ok(number) = name.parse() else { continue };
+        match folder.shard(number) {
+            Ok((shard, _)) => drop(readable.insert(number, shard.predicted_ns as f64 / 1e9)),
+            Err(_) => {
+                repaired.push(format!("shard {number} cannot be read: it is planned again"));
+                set_aside(folder, &name, number)?;
+            }
+        }
+    }
+    Ok(readable)
+}
+
+/// A shard that nobody can work on has no place among the others. A new one, with another number,
+/// has its names.
+fn set_aside(folder: &JobFolder, name: &str, number: u32) -> Result<(), Fault> {
+    let path = folder.file(Part::Shards, name);
+    let aside = folder.file(Part::Shards, &format!(".{name}.damaged"));
+    fs::rename(&path, &aside).map_err(|why| Fault::write("rename", &path, &why))?;
+    keep_ledgers(folder, number)?;
+    fence(folder, number)?;
+    for part in NAMED {
+        for name in folder.names(part)? {
+            if shard_of(&name) == Some(number) {
+                let path = folder.file(part, &name);
+                fs::remove_file(&path).map_err(|why| Fault::write("remove", &path, &why))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What its attempts have committed is known to the shards that get its names.
+fn keep_ledgers(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+    let path = folder.path().join(LOST);
+    let fault = |why: io::Error| Fault::write("write", &path, &why);
+    let mut lost = OpenOptions::new().append(true).create(true).open(&path).map_err(fault)?;
+    for name in folder.names(Part::Ledgers)? {
+        if names::parse_open(&name).is_some_and(|(shard, _)| shard == number) {
+            let ledger = fs::read(folder.file(Part::Ledgers, &name)).map_err(fault)?;
+            // A line that a killed attempt has not ended must not be one with the next.
+            lost.write_all(&ledger).and_then(|()| lost.write_all(b"\n")).map_err(fault)?;
+        }
+    }
+    lost.sync_all().map_err(fault)
+}
+
+/// A worker that has it still can commit nothing any more.
+fn fence(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+    let staging = folder.staging();
+    let entries = fs::read_dir(&staging).map_err(|why| Fault::io("list", &staging, &why))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_of_it = names::parse_open(&name).is_some_and(|(shard, _)| shard == number);
+        if is_of_it && path.is_dir() {
+            let fault = |why: io::Error| Fault::write("remove", &path, &why);
+            fs::remove_dir_all(&path).map_err(fault)?;
+            File::create(&path).map_err(fault)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every shard has one name: one that has none is done where its receipt says so, and else open.
+fn name_all(
+    folder: &JobFolder,
+    shards: impl Iterator<Item = u32>,
+    repaired: &mut Vec<String>,
+) -> Result<(), Fault> {
+    // Twice: a worker may rename one from a part that is still to be listed to one that was.
+    let mut named = BTreeSet::new();
+    for part in [NAMED, NAMED].into_iter().flatten() {
+        named.extend(folder.names(part)?.iter().filter_map(|name| shard_of(name)));
+    }
+    let mut attempts: BTreeMap<u32, u32> = BTreeMap::new();
+    for part in [Part::Ledgers, Part::Receipts] {
+        for name in folder.names(part)? {
+            if let Some((shard, attempt)) = names::parse_open(&name) {
+                let last = attempts.entry(shard).or_default();
+                *last = attempt.max(*last);
+            }
+        }
+    }
+    // A staging folder of an attempt whose ledger is lost counts too.
+    for entry in fs::read_dir(folder.staging()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some((shard, attempt)) = names::parse_open(&name) {
+            let last = attempts.entry(shard).or_default();
+            *last = attempt.max(*last);
+        }
+    }
+    for shard in shards.filter(|shard| !named.contains(shard)) {
+        let attempt = attempts.get(&shard).copied().unwrap_or(0);
+        let claim = Claim { shard, attempt };
+        let receipt = head(folder, &names::of_attempt(claim));
+        let (path, what) = match receipt {
+            Ok(head) => {
+                let held = Held { claim, worker: head.worker };
+                (folder.file(Part::Done, &names::held(claim, &held.worker)), "done")
+            }
+            Err(_) => (folder.file(Part::Open, &names::open(shard, attempt)), "open"),
+        };
+        File::create(&path).map_err(|why| Fault::write("write", &path, &why))?;
+        repaired.push(format!("shard {shard} had no name: it is {what}"));
+    }
+    Ok(())
+}
+
+/// The shard of a name in one of these parts.
+fn shard_of(name: &str) -> Option<u32> {
+    let open = names::parse_open(name).map(|(shard, _)| shard);
+    open.or_else(|| names::parse_held(name).map(|held| held.claim.shard))
+}
+
+/// Where every shard has one name.
+const NAMED: [Part; 4] = [Part::Open, Part::Claims, Part::Done, Part::Waiting];
+
+fn earlier(folder: &JobFolder, shards: &BTreeMap<u32, f64>) -> Result<Earlier, Fault> {
+    let mut hashes = HashSet::new();
+    for shard in shards.keys() {
+        let (header, names) = folder.shard(*shard)?;
+        hashes.extend(names.iter().map(|name| hash_of(header.source, name)));
+    }
+    // Numbers are never used again, also those of shards that were set aside.
+    let aside = fs::read_dir(folder.part(Part::Shards)).into_iter().flatten().flatten();
+    let aside = aside.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.strip_prefix('.')?.strip_suffix(".damaged")?.parse::<u32>().ok()
+    });
+    let next =
+        shards.keys().copied().chain(aside).max().map_or(Some(0), |last| last.checked_add(1));
+    let next = next.ok_or_else(|| Fault::new(Class::Local, "the job has too many shards"))?;
+    let count = shards.len() as u32;
+    Ok(Earlier { names: hashes, count, next, predicted_s: shards.values().sum() })
+}

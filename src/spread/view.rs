@@ -1,0 +1,161 @@
+//! How a job stands, read from its folder: the same for the coordinator and for anybody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+
+use super::ending::{head, receipt_path};
+use super::folder::{JobFolder, Part, read_json};
+use super::records::{Beat, PlanState, WorkerDoes};
+use analysis::shards::lease::Observer;
+use analysis::shards::names;
+use analysis::shards::overview::{JobState, Overview, ShardTime, WorkerView, left_s, slow};
+use base::fault::Fault;
+use mover::io::clock;
+
+/// Reads a job repeatedly, what is done only once.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Of shards that are done, by the names of their attempts.
+    done: BTreeMap<String, Done>,
+    /// Since when each worker shows no change: known only to who looks repeatedly.
+    observer: Option<Observer>,
+}
+
+#[derive(Debug)]
+struct Done {
+    files: u64,
+    bytes: u64,
+    kept: u64,
+    failed: u64,
+    time: ShardTime,
+}
+
+/// What `View` has seen, besides what it shows.
+#[derive(Debug)]
+pub struct Look {
+    pub overview: Overview,
+    pub beats: BTreeMap<String, Beat>,
+}
+
+impl View {
+    pub fn look(&mut self, folder: &JobFolder) -> Result<Look, Fault> {
+        let plan = folder.plan()?;
+        let mut shards_done = 0;
+        for held in folder.names(Part::Done)?.iter().filter_map(|name| names::parse_held(name)) {
+            shards_done += 1;
+            let attempt = names::of_attempt(held.claim);
+            if self.done.contains_key(&attempt) {
+                continue;
+            }
+            let head = head(folder, &attempt)?;
+            let predicted_s = folder.shard(held.claim.shard)?.0.predicted_ns as f64 / 1e9;
+            let time = ShardTime { host: head.host, predicted_s, seconds: head.seconds };
+            let (files, bytes, kept, failed) = (head.files, head.bytes, head.kept, head.failed);
+            self.done.insert(attempt, Done { files, bytes, kept, failed, time });
+        }
+        let beats: BTreeMap<String, Beat> = folder
+            .names(Part::Workers)?
+            .into_iter()
+            .filter_map(|name| {
+                Some((name.clone(), read_json(&folder.file(Part::Workers, &name)).ok()?))
+            })
+            .collect();
+        let (now, times) = (clock::now(), folder.manifest.times);
+        let observer = self.observer.get_or_insert_with(|| Observer::new(times));
+        beats.iter().for_each(|(name, beat)| observer.note(name, Some(beat.beat), now));
+        let silent = |name: &str| observer.has_expired(name, now);
+        let silent: BTreeSet<String> = beats.keys().filter(|name| silent(name)).cloned().collect();
+        let overview = self.overview(folder, &plan, shards_done, (&beats, &silent))?;
+        Ok(Look { overview, beats })
+    }
+
+    fn overview(
+        &self,
+        folder: &JobFolder,
+        plan: &PlanState,
+        shards_done: u32,
+        (beats, silent): (&BTreeMap<String, Beat>, &BTreeSet<String>),
+    ) -> Result<Overview, Fault> {
+        let sum = |of: fn(&Done) -> u64| self.done.values().map(of).sum::<u64>();
+        let claims = folder.names(Part::Claims)?;
+        let holders: BTreeSet<String> = claims
+            .iter()
+            .filter_map(|name| names::parse_held(name))
+            .map(|held| held.worker)
+            .collect();
+        // What a worker has copied of a shard that was taken from it does not count.
+        let under_way = |of: fn(&Beat) -> u64| -> u64 {
+            let busy = beats.iter().filter(|(name, _)| holders.contains(*name));
+            busy.map(|(_, beat)| of(beat)).sum()
+        };
+        let runs = |name: &&String| beats[*name].code.is_none() && !silent.contains(*name);
+        let running: Vec<&String> = beats.keys().filter(runs).collect();
+        let times: Vec<ShardTime> = self.done.values().map(|done| done.time.clone()).collect();
+        let predicted_s: f64 = times.iter().map(|time| time.predicted_s).sum();
+        let left = plan.predicted_s - predicted_s;
+        Ok(Overview {
+            job: folder.path().display().to_string(),
+            state: match plan.planned {
+                Some(planned) if shards_done >= planned => JobState::Done,
+                _ if folder.control()?.is_cancelled => JobState::Cancelled,
+                None => JobState::Planning,
+                Some(_) => JobState::Running,
+            },
+            shards_done,
+            shards_held: claims.len() as u32,
+            shards_open: folder.names(Part::Open)?.len() as u32,
+            shards: plan.planned,
+            files: sum(|done| done.files) + under_way(|beat| beat.shard_files),
+            bytes: sum(|done| done.bytes) + under_way(|beat| beat.shard_bytes),
+            files_planned: plan.files,
+            bytes_planned: plan.bytes,
+            failed: sum(|done| done.failed) + plan.unplanned.len() as u64,
+            kept: sum(|done| done.kept),
+            elapsed_s: elapsed_s(folder),
+            rate_bytes_per_s: running.iter().map(|name| rate(&beats[*name])).sum(),
+            left_s: plan.planned.and_then(|_| left_s(&times, left.max(0.0), running.len())),
+            workers: beats
+                .iter()
+                .map(|(name, beat)| worker(name, beat, silent.contains(name)))
+                .collect(),
+            slow: slow(&times),
+        })
+    }
+}
+
+fn rate(beat: &Beat) -> f64 {
+    if beat.seconds > 0.0 { beat.bytes as f64 / beat.seconds } else { 0.0 }
+}
+
+/// Since the job began, to its receipt if it has one.
+fn elapsed_s(folder: &JobFolder) -> f64 {
+    let receipt = std::fs::metadata(receipt_path(folder.path()));
+    let until_s = match receipt {
+        Ok(found) => found.mtime() as f64 + found.mtime_nsec() as f64 / 1e9,
+        Err(_) => clock::unix().as_secs_f64(),
+    };
+    (until_s - folder.manifest.began_unix_s as f64).max(0.0)
+}
+
+fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
+    WorkerView {
+        name: name.to_string(),
+        host: beat.host.clone(),
+        state: match beat.state {
+            _ if is_silent && beat.code.is_none() => "silent",
+            WorkerDoes::Claiming => "claiming",
+            WorkerDoes::Copying => "copying",
+            WorkerDoes::Watching => "watching",
+            WorkerDoes::Ended => "ended",
+        }
+        .to_string(),
+        shard: beat.shard,
+        files: beat.files,
+        bytes: beat.bytes,
+        failed: beat.failed,
+        rate_bytes_per_s: rate(beat),
+        held_back_by: beat.waits.held_back_by(),
+        waits: beat.waits,
+        code: beat.code,
+    }
+}

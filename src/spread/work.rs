@@ -1,0 +1,328 @@
+//! A worker: it carries out the calls of `analysis::shards::worker` until no shard is left.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use super::copying::{ShardCopy, ShardOrder, Told};
+use super::events::Events;
+use super::folder::{JobFolder, Part, random_hex};
+use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
+use super::storage::Storage;
+use analysis::shards::Claim;
+use analysis::shards::overview::Waits;
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Worker};
+use base::fault::{Class, Fault};
+use base::units::Tick;
+use mover::io::clock;
+use mover::pump::watch::Watch;
+
+/// A worker's process around the decisions.
+struct Process {
+    storage: Storage,
+    events: Events,
+    /// As it was started.
+    name: String,
+    copy: Option<ShardCopy>,
+    tell: Sender<Told>,
+    told: Receiver<Told>,
+    /// Committed in shards before the one under way.
+    before: (u64, u64, u64),
+    waits: Waits,
+    does: WorkerDoes,
+    last_trouble: String,
+    began: Tick,
+}
+
+/// Works on the job in a folder until no shard is left, or `watch` is stopped.
+pub fn work(folder: JobFolder, name: &str, watch: &Watch) -> Result<(), Fault> {
+    folder.check_shared()?;
+    let me = format!("{name}-{}", random_hex(4)?);
+    let times = folder.manifest.times;
+    let (tell, told) = mpsc::channel();
+    let mut process = Process {
+        events: Events::open(&folder, &me),
+        storage: Storage::new(folder, &me),
+        name: name.to_string(),
+        copy: None,
+        tell,
+        told,
+        before: (0, 0, 0),
+        waits: Waits::default(),
+        does: WorkerDoes::Claiming,
+        last_trouble: String::new(),
+        began: clock::now(),
+    };
+    process.events.note("begins", None, &process.storage.host.clone());
+    let mut worker = Worker::new(&me, times, clock::now());
+    let mut event = Event::Woke;
+    let mut is_stopped = false;
+    let mut beat = 0;
+    let end = loop {
+        match worker.step(clock::now(), event) {
+            Action::Exit(end) => break end,
+            Action::Wait(until) => {
+                event = match watch.stopping() && !is_stopped {
+                    true => {
+                        is_stopped = true;
+                        Event::Stop
+                    }
+                    false => process.wait(until),
+                };
+            }
+            Action::Call(call) => {
+                if let Call::Beat(number) = call {
+                    beat = number;
+                }
+                event = Event::Answer(process.carry_out(&call, worker.claim()));
+            }
+        }
+        // A worker that never waits is told between two calls.
+        if watch.stopping() && !is_stopped && !matches!(event, Event::Answer(_)) {
+            is_stopped = true;
+            event = Event::Stop;
+        }
+    };
+    process.end(beat + 1, end)
+}
+
+impl Process {
+    /// What the copy says next, or nothing until then.
+    fn wait(&mut self, until: Tick) -> Event {
+        let now = clock::now();
+        let wait = Duration::from(until.since(now)).min(LOOK_EVERY);
+        let began = now;
+        let heard = self.told.recv_timeout(wait);
+        let waited_s = clock::now().since(began).seconds();
+        match self.does {
+            WorkerDoes::Copying => self.waits.copying_s += waited_s,
+            _ => self.waits.idle_s += waited_s,
+        }
+        match heard {
+            Ok(told) => self.hear(told),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Woke,
+        }
+    }
+
+    /// Takes all that has been said until now, so that many files are noted together.
+    fn hear(&mut self, first: Told) -> Event {
+        let mut staged = Vec::new();
+        let mut next = Some(first);
+        while let Some(told) = next {
+            match told {
+                Told::Staged { item, bytes, digest } => {
+                    self.keep_staged(item, bytes, digest);
+                    staged.push(item);
+                }
+                Told::Failed { item, fault } => self.keep_failed(item, &fault),
+                Told::Warning(text) => {
+                    let claim = self.claim();
+                    self.events.note("warns", claim, &text);
+                }
+                Told::Ended(ended) if staged.is_empty() => return self.ended(ended),
+                // What was staged is told first.
+                ended @ Told::Ended(_) => {
+                    let _ = self.tell.send(ended);
+                    break;
+                }
+            }
+            next = self.told.try_recv().ok();
+        }
+        match staged.is_empty() {
+            true => Event::Woke,
+            false => Event::Staged(staged),
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Waits, Fault>) -> Event {
+        self.copy = None;
+        let claim = self.claim();
+        match ended {
+            Ok(waits) => {
+                if let Some(work) = &mut self.storage.work {
+                    work.waits = waits;
+                }
+                self.waits.source_s += waits.source_s;
+                self.waits.cpu_s += waits.cpu_s;
+                self.waits.destination_s += waits.destination_s;
+                Event::CopyEnded(None)
+            }
+            Err(fault) => {
+                self.events.note("copy ends", claim, &fault.text);
+                self.last_trouble = fault.text;
+                Event::CopyEnded(Some(fault.class))
+            }
+        }
+    }
+
+    fn keep_staged(&mut self, item: u64, bytes: u64, digest: Option<String>) {
+        if let Some(work) = &mut self.storage.work {
+            let name = work.names.get(item as usize).map(|name| text_of(name)).unwrap_or_default();
+            work.staged.insert(item, Committed { name, bytes, digest });
+        }
+    }
+
+    fn keep_failed(&mut self, item: u64, fault: &Fault) {
+        let claim = self.claim();
+        self.events.note("file fails", claim, &fault.text);
+        if let Some(work) = &mut self.storage.work {
+            let name = work.names.get(item as usize).map(|name| text_of(name)).unwrap_or_default();
+            let (code, why) = (fault.class.exit_code(), fault.text.clone());
+            work.failed.insert(item, Failed { name, code, why });
+        }
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        self.storage.work.as_ref().map(|work| work.claim)
+    }
+
+    fn now_s(&self) -> f64 {
+        clock::now().since(self.began).seconds()
+    }
+
+    fn carry_out(&mut self, call: &Call, claim: Option<Claim>) -> Answer {
+        let began = clock::now();
+        let answer = self.answer(call, claim);
+        let answer = self.storage.or_trouble(answer);
+        if let (Answer::Trouble(_), Some(fault)) = (&answer, self.storage.trouble.take()) {
+            self.events.note("fails", claim, &fault.text);
+            self.last_trouble = fault.text;
+        }
+        self.tell_log(call, &answer);
+        let took_s = clock::now().since(began).seconds();
+        match call {
+            Call::Intend(_) | Call::Link(_) | Call::Receipt(_) => self.waits.committing_s += took_s,
+            _ => self.waits.claiming_s += took_s,
+        }
+        answer
+    }
+
+    fn answer(&mut self, call: &Call, claim: Option<Claim>) -> Result<Answer, Fault> {
+        let now_s = self.now_s();
+        let storage = &mut self.storage;
+        match call {
+            Call::Beat(number) => {
+                let beat = self.beat(*number, None);
+                self.storage.beat(&beat)
+            }
+            Call::Control => storage.control(),
+            Call::ListOpen => {
+                self.does = WorkerDoes::Claiming;
+                storage.list_open()
+            }
+            Call::OpenReady => storage.open_ready(),
+            Call::Count => storage.count(),
+            Call::ListClaims => {
+                self.does = WorkerDoes::Watching;
+                storage.list_claims()
+            }
+            Call::ReadBeats(workers) => Ok(storage.read_beats(workers)),
+            Call::Claim { shard, attempts } => storage.claim(*shard, *attempts),
+            Call::IsMine(claim) => storage.is_in(Part::Claims, *claim),
+            Call::IsDone(claim) => storage.is_in(Part::Done, *claim),
+            Call::Expire(held) => storage.expire(held),
+            Call::Release(claim) => storage.release(*claim),
+            Call::OpenLedger(claim) => storage.open_ledger(*claim, now_s),
+            Call::Tombstone(claim) => storage.tombstone(*claim),
+            Call::RemoveStaging(claim) => storage.remove_staging(*claim),
+            Call::MakeStaging(claim) => storage.make_staging(*claim),
+            Call::Survey(_) => storage.survey(),
+            Call::StartCopy(claim) => Ok(self.start_copy(*claim)),
+            Call::StopCopy => {
+                self.copy.iter().for_each(ShardCopy::stop);
+                Ok(Answer::Done)
+            }
+            Call::Intend(items) => storage.intend(items),
+            Call::Link(_) if claim.is_none() => Ok(Answer::Gone),
+            Call::Link(item) => storage.link(*item),
+            Call::Receipt(_) => storage.receipt(now_s),
+            Call::Finish(claim) => storage.finish(*claim),
+        }
+    }
+
+    fn start_copy(&mut self, claim: Claim) -> Answer {
+        let staging = self.storage.staging_of(claim);
+        let copying = self.storage.folder.manifest.copying.clone();
+        let Some(work) = &self.storage.work else { return Answer::Trouble(Class::Local) };
+        self.does = WorkerDoes::Copying;
+        let (source, items) = (work.source.clone(), work.left.clone());
+        let shard = work.shard.clone();
+        let parts = shard.whole.as_ref().map(|whole| self.storage.parts(whole));
+        let root = self.storage.folder.manifest.sources.get(shard.source);
+        let is_single = root.is_some_and(|root| root.only.is_some());
+        let order = ShardOrder { source, staging, copying, items, shard, parts, is_single };
+        self.copy = Some(ShardCopy::start(order, &self.tell));
+        Answer::Done
+    }
+
+    /// What others may want to know of a call.
+    fn tell_log(&mut self, call: &Call, answer: &Answer) {
+        let (what, claim, why) = match (call, answer) {
+            (Call::Claim { shard, attempts }, Answer::Moved) => {
+                ("claims", Claim { shard: *shard, attempt: attempts + 1 }, String::new())
+            }
+            (Call::Expire(held), Answer::Moved) => {
+                let lease_s = self.storage.folder.manifest.times.lease().seconds();
+                let why = format!("{} showed no change for {lease_s} s", held.worker);
+                ("takes away", held.claim, why)
+            }
+            (Call::Release(claim), Answer::Moved) => {
+                ("releases", *claim, self.last_trouble.clone())
+            }
+            (Call::Tombstone(claim), Answer::Folder) => {
+                ("fences", *claim, "its staging folder is removed".to_string())
+            }
+            (Call::IsMine(claim), Answer::No) => {
+                ("has lost", *claim, "the claim has another name by now".to_string())
+            }
+            (Call::Finish(claim), Answer::Moved) => {
+                if let Some(work) = &self.storage.work {
+                    let (files, bytes, failed) = work.counts();
+                    self.before.0 += files;
+                    self.before.1 += bytes;
+                    self.before.2 += failed;
+                }
+                self.storage.work = None;
+                ("finishes", *claim, String::new())
+            }
+            _ => return,
+        };
+        self.events.note(what, Some(claim), &why);
+    }
+
+    fn beat(&self, number: u64, code: Option<u8>) -> Beat {
+        let (files, bytes, failed) =
+            self.storage.work.as_ref().map_or((0, 0, 0), |work| work.counts());
+        Beat {
+            beat: number,
+            name: self.name.clone(),
+            host: self.storage.host.clone(),
+            pid: std::process::id(),
+            state: if code.is_some() { WorkerDoes::Ended } else { self.does },
+            shard: self.claim().map(|claim| claim.shard),
+            files: self.before.0 + files,
+            bytes: self.before.1 + bytes,
+            shard_files: files,
+            shard_bytes: self.copy.as_ref().map_or(0, ShardCopy::bytes_done),
+            failed: self.before.2 + failed,
+            seconds: self.now_s(),
+            waits: self.waits,
+            code,
+        }
+    }
+
+    fn end(mut self, beat: u64, end: End) -> Result<(), Fault> {
+        let (what, result) = match end {
+            End::Done => ("ends", Ok(())),
+            End::Stopped => ("is stopped", Err(Fault::interrupted())),
+            End::Failed(class) => ("gives up", Err(Fault::new(class, self.last_trouble.clone()))),
+        };
+        let code = result.as_ref().err().map_or(0, |fault: &Fault| fault.class.exit_code());
+        let last = self.beat(beat, Some(code));
+        let _ = self.storage.beat(&last);
+        self.events.note(what, None, result.as_ref().err().map_or("", |fault| &fault.text));
+        result
+    }
+}
+
+/// How often a signal is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -1,0 +1,124 @@
+//! Spreads and submitted copies over a real Slurm, in namespaces of this machine.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use cluster::rounds::{self, Fault, Fixture, Round};
+use cluster::{Cluster, Plan};
+
+use crate::support::run::{self, Ran};
+use crate::support::{PROGRAM, each_at_once, need, need_root};
+
+fn need_parts() {
+    need_root("it makes nodes of namespaces");
+    for (package, program) in cluster::PARTS {
+        need(program, package);
+    }
+}
+
+/// 2,000 files and two large ones over three nodes; one is killed half-way. Then a controller, and
+/// a node with its storage that is cut off and comes back.
+#[test]
+fn spreads_survive_what_fails() {
+    need_parts();
+    let fixture = |files, large_bytes| Fixture {
+        program: PROGRAM.into(),
+        files,
+        large_bytes,
+        write_takes: Duration::from_millis(2),
+        options: Vec::new(),
+    };
+    let round = |number, fault| Round {
+        fault,
+        node: 2,
+        after_percent: 40,
+        caches_writes: true,
+        ..Round::of(28, number)
+    };
+    let cases = [
+        (fixture(2000, 24 << 20), round(0, Fault::NodeKilled)),
+        (fixture(300, 8 << 20), round(1, Fault::ControllerKilled)),
+        (fixture(300, 8 << 20), round(2, Fault::CutOff)),
+        (fixture(300, 8 << 20), round(3, Fault::CoordinatorKilled)),
+    ];
+    each_at_once(&cases, |(fixture, round)| {
+        let shown = rounds::play(fixture, round);
+        shown.unwrap_or_else(|why| panic!("{why}"));
+    });
+}
+
+/// A copy as a job: it ends, and says so; it is tried again; and what is typed reaches no script.
+#[test]
+fn submitted_copies_end_and_are_tried_again() {
+    need_parts();
+    let cluster = Cluster::up(&Plan::of(1)).unwrap_or_else(|why| panic!("{why}"));
+    let place = cluster.path().join("place");
+    fs::create_dir_all(place.join("it's $(id)\n")).unwrap();
+    fs::write(place.join("it's $(id)\n/a"), "content").unwrap();
+
+    let done = datapump(
+        &cluster,
+        &place,
+        &["submit", "--partition", "dtn", "--submitted", "jobs"],
+        &["copy", "-r", "it's $(id)\n/", "b/"],
+    );
+    assert_eq!(done.code, 0, "{done}\n{}", cluster.logs());
+    assert_eq!(fs::read_to_string(place.join("b/a")).unwrap(), "content");
+
+    let failed =
+        datapump(&cluster, &place, &["submit", "--submitted", "jobs"], &["copy", "missing", "c"]);
+    assert_ne!(failed.code, 0, "{failed}");
+    let listed = datapump(&cluster, &place, &["queue", "--submitted", "jobs", "--json"], &[]);
+    let states: Vec<String> = listed
+        .events()
+        .iter()
+        .map(|row| format!("{} {}", row["state"].as_str().unwrap(), row["exit_code"]))
+        .collect();
+    assert_eq!(states, ["done 0", &format!("failed {}", failed.code)], "{listed}");
+
+    let script = datapump(
+        &cluster,
+        &place,
+        &["submit", "--submitted", "jobs", "--print-script"],
+        &["copy", "-r", "it's $(id)\n/", "b/"],
+    );
+    assert_eq!(script.code, 0, "{script}");
+    assert!(!script.stdout_text().contains("$(id)"), "{script}");
+}
+
+/// A submitted copy whose process is killed goes on when `queue` looks at it.
+#[test]
+fn a_killed_submitted_copy_is_put_back_into_the_queue() {
+    need_parts();
+    let cluster = Cluster::up(&Plan::of(1)).unwrap_or_else(|why| panic!("{why}"));
+    let place = cluster.path().join("place");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("a"), vec![7; 4 << 20]).unwrap();
+    let options = ["submit", "--detach", "--submitted", "jobs"];
+    let sent = datapump(&cluster, &place, &options, &["copy", "--rate", "500kB", "a", "b"]);
+    assert_eq!(sent.code, 0, "{sent}");
+    crate::support::until("it runs", || queue(&cluster, &place) == "runs");
+    // Slurm says so before the script begins.
+    crate::support::until("it is killed", || {
+        let mut kill = cluster.on_node(1, "pkill").unwrap();
+        // In the node's own process namespace: no other process can be meant.
+        kill.args(["-KILL", "-f", "submitted-copy"]).status().unwrap().success()
+    });
+    crate::support::until("it is done", || queue(&cluster, &place) == "done");
+    assert_eq!(fs::read(place.join("b")).unwrap(), vec![7; 4 << 20]);
+}
+
+/// The state of the only submitted copy.
+fn queue(cluster: &Cluster, place: &Path) -> String {
+    let listed = datapump(cluster, place, &["queue", "--submitted", "jobs", "--json"], &[]);
+    listed.events()[0]["state"].as_str().unwrap().to_string()
+}
+
+/// The program on the controller's host.
+fn datapump(cluster: &Cluster, place: &Path, words: &[&str], more: &[&str]) -> Ran {
+    let mut command: Command = cluster.login(PROGRAM);
+    command.args(words).args(more).current_dir(place);
+    run::to_end(command, b"")
+}
