@@ -278,7 +278,7 @@ fn coordinate(
     let job = folder.path().display().to_string();
     console.remark(&format!("job folder: {job}"));
     let workers = folder.manifest.workers;
-    let mut last_line = Instant::now();
+    let mut line_at = console.started().elapsed();
     let mut last: Option<Overview> = None;
     let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),
@@ -289,8 +289,8 @@ fn coordinate(
         Told::Progress(overview) => {
             if console.has_line() {
                 console.draw(page::line(overview));
-            } else if last_line.elapsed() >= interval(console) {
-                last_line = Instant::now();
+            } else if console.started().elapsed() >= line_at + interval(console) {
+                line_at = console.started().elapsed();
                 console.remark(&page::line(overview));
                 console.event(&Event::Job(Box::new(overview.clone())));
             }
