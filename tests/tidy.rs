@@ -332,7 +332,7 @@ const WALLS: &[(&str, &[&str])] = &[
     // A client of object stores: no type of it is known below.
     ("s3", &["base", "io"]),
     // Receipts of what was written, and whether the files still agree.
-    ("receipt", &["base", "pump"]),
+    ("receipt", &["base", "io", "work", "pump"]),
     // Pure: analysis of measurements.
     ("statistics", &[]),
     ("record", &["base"]),

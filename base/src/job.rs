@@ -348,6 +348,8 @@ pub enum Notice {
         path: Vec<u8>,
         bytes: u64,
         digest: Option<String>,
+        /// Digests besides.
+        extra: super::extra::ExtraSums,
     },
     /// A dry run found that this would be copied.
     WouldCopy {

@@ -6,6 +6,7 @@ pub mod codec;
 pub mod cpus;
 pub mod dscp;
 pub mod extent;
+pub mod extra;
 pub mod fault;
 pub mod job;
 pub mod label;

@@ -2,6 +2,7 @@
 
 use super::codec::Compress;
 use super::dscp::Dscp;
+use super::extra::ExtraDigests;
 use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX};
 use super::owners::OwnerRule;
 use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub digest: DigestKind,
     /// Who digests what is sealed by `tls`.
     pub verify: Verify,
+    /// Computed besides.
+    pub digest_also: ExtraDigests,
     pub fsync: Fsync,
     pub overwrite: Overwrite,
     pub memory_bytes: u64,
@@ -260,12 +263,15 @@ choice!(
     }
 );
 choice!(
-    /// Which bytes are digested, where frames are sealed by `tls` and the digest is BLAKE3.
+    /// Which bytes are digested. The first two differ where frames are sealed by `tls` and the
+    /// digest is BLAKE3.
     Verify {
         /// Those that the source has read, and at the sink those that have arrived.
         Received = "received",
         /// Those that the source has read. The sink checks a CRC-64 of them.
         Source = "source",
+        /// As `Received`; and what the medium gives back, after the sync and before the final name.
+        Disk = "disk",
     }
 );
 choice!(
@@ -365,6 +371,7 @@ impl Default for Settings {
             receive: Receive::WaitAll,
             seal: Seal::Tls,
             verify: Verify::Received,
+            digest_also: ExtraDigests::NONE,
             digest: DigestKind::Blake3,
             fsync: Fsync::File,
             overwrite: Overwrite::Never,

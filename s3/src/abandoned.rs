@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::answers::{Element, decoded};
 use crate::client::{Call, Client, Into};
 use crate::dates;
+use crate::parts;
 use crate::refusal;
 use base::fault::{Class, Fault};
 use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
@@ -85,27 +86,13 @@ fn remove(
     upload: &Pending,
     cleaning: Cleaning,
 ) -> Result<u64, Fault> {
-    let call = Call { bucket, key: &upload.key, ..Call::default() };
-    let told = |trouble| refusal::fault(trouble, bucket, &upload.key);
-    let (mut bytes, mut from) = (0, String::new());
-    loop {
-        let query = [("uploadId", &upload.id[..]), ("part-number-marker", &from[..])];
-        let query = if from.is_empty() { &query[..1] } else { &query[..] };
-        let answer = client.call(&Call { method: "GET", query, ..call.clone() }, Into::Text);
-        let parts = answer.map_err(told)?.document("a list of parts")?;
-        bytes +=
-            parts.all("Part").filter_map(|part| part.get("Size").parse::<u64>().ok()).sum::<u64>();
-        let next = parts.get("NextPartNumberMarker");
-        if !parts.is_true("IsTruncated") || next.is_empty() || next == from {
-            break;
-        }
-        from = next.to_string();
-    }
+    let place = (bucket, &upload.key[..]);
+    // One that is gone meanwhile has no parts.
+    let parts = parts::all(client, place, &upload.id)?.unwrap_or_default();
     if cleaning == Cleaning::Remove {
-        let query = [("uploadId", &upload.id[..])];
-        client.call(&Call { method: "DELETE", query: &query, ..call }, Into::Text).map_err(told)?;
+        parts::abort(client, place, &upload.id)?;
     }
-    Ok(bytes)
+    Ok(parts.iter().map(|part| part.len).sum())
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! A bucket, or what is below a key of it, as a volume of the mover.
 
+mod store;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,11 @@ use crate::reading::{self, Reading, Seen};
 use crate::refusal;
 use crate::signing::encode;
 use crate::upload::{self, Upload};
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::ObjectUrl;
 use base::owners::Owner;
-use mover::io::store::{Details, Listed, ListedKind, NewObject, Store};
+use mover::io::store::{Details, Listed, ListedKind, NewObject, OBJECT_DEVICE, Store};
 use mover::io::volume::{
     Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
     Status, StatusKind, Volume,
@@ -227,86 +230,6 @@ fn failed(found: Listed, fault: Fault) -> Listed {
     Listed { kind: ListedKind::Failed(fault), ..found }
 }
 
-impl Store for Bucket {
-    fn check(&self) -> Result<(), Fault> {
-        let page = listing::asked(&self.client, self.below(&self.prefix, 1), None);
-        match page {
-            Err(Trouble::Refused(refusal)) if refusal.is_denied() => Ok(()), // it may be written
-            Err(trouble) => Err(refusal::fault(trouble, &self.bucket, &self.prefix)),
-            Ok(_) => Ok(()),
-        }
-    }
-
-    fn list(&self, details: Details, take: &mut dyn FnMut(Listed) -> bool) -> Result<(), Fault> {
-        let below = self.below(&self.prefix, PAGE_KEYS);
-        listing::pages(&self.client, below, &mut |page: Page| {
-            let keys = page.keys.into_iter().filter(|key| key.name.starts_with(&self.prefix));
-            let keys: Vec<listing::Key> = keys.collect();
-            let listed = match details {
-                Details::Listing => {
-                    keys.iter().map(|key| self.listed(key, details)).collect::<Vec<_>>()
-                }
-                Details::All => listing::each(&keys, |key| self.listed(key, details)),
-            };
-            listed.into_iter().all(&mut *take)
-        })
-    }
-
-    fn look(&self, path: &[u8]) -> Result<Option<Listed>, Fault> {
-        let key = self.key(path)?;
-        let seen = match self.look_at(&key) {
-            // The answer to this request has no body: another says more.
-            Err(fault) => return Err(self.check().err().unwrap_or(fault)),
-            Ok(seen) => seen,
-        };
-        Ok(seen.map(|seen| Listed {
-            path: path.to_vec(),
-            size: seen.size,
-            mtime: seen.mtime,
-            mode: seen.posix.permissions(),
-            attributes: seen.posix.attributes,
-            kind: ListedKind::File,
-        }))
-    }
-
-    fn is_folder(&self, path: &[u8]) -> Result<bool, Fault> {
-        let prefix = format!("{}/", self.key(path)?);
-        let page = listing::page(&self.client, self.below(&prefix, 1), None)?;
-        Ok(!page.keys.is_empty())
-    }
-
-    fn read_many(&self, segments: &[Segment], into: &mut [u8]) -> Vec<(u16, Fault)> {
-        let mut left = into;
-        let mut places = Vec::with_capacity(segments.len());
-        for segment in segments {
-            let (place, rest) = left.split_at_mut(segment.len as usize);
-            left = rest;
-            places.push((segment, Mutex::new(place)));
-        }
-        let read = listing::each(&places, |(segment, place)| {
-            let into = &mut lock(place)[..];
-            let read = self.read_small(segment, into);
-            if read.is_err() {
-                into.fill(0);
-            }
-            read
-        });
-        listing::failures(read)
-    }
-
-    fn write_many(&self, segments: &[Segment], skip: &[u16], from: &[u8]) -> Vec<(u16, Fault)> {
-        let numbered: Vec<(u16, &Segment)> = (0..).zip(segments).collect();
-        let written = listing::each(&numbered, |(index, segment)| {
-            if skip.contains(index) {
-                return Ok(());
-            }
-            let at = segment.at as usize;
-            self.write_small(segment, &from[at..at + segment.len as usize]).map(|_| ())
-        });
-        listing::failures(written)
-    }
-}
-
 impl Volume for Bucket {
     fn root(&self) -> &Path {
         &self.root
@@ -338,7 +261,7 @@ impl Volume for Bucket {
         if may_be_object && let Some(seen) = self.look_at(&key)? {
             let kind = if seen.posix.is_link() { StatusKind::Link } else { StatusKind::File };
             let mode = seen.posix.permissions().unwrap_or(0o644);
-            return Ok(Some(status_of(kind, seen.size, seen.mtime, mode)));
+            return Ok(Some(status_of_object(kind, &seen, mode)));
         }
         if may_be_folder && self.is_folder(path)? {
             return Ok(Some(status_of(StatusKind::Directory, 0, Mtime::default(), 0o777)));
@@ -363,9 +286,16 @@ impl Volume for Bucket {
         }
     }
 
-    fn status_of(&self, _file: &Handle, path: &[u8]) -> Result<Status, Fault> {
+    fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
+        if let Handle::Object(object) = file
+            && let Some((bytes, sum)) = object.written()
+        {
+            let mtime = Mtime::default();
+            let made = status_of(StatusKind::File, bytes, mtime, 0o644);
+            return Ok(Status { inode: (OBJECT_DEVICE, sum), ..made });
+        }
         match self.look_at(&self.key(path)?)? {
-            Some(seen) => Ok(status_of(StatusKind::File, seen.size, seen.mtime, 0o644)),
+            Some(seen) => Ok(status_of_object(StatusKind::File, &seen, 0o644)),
             None => self.unsupported("find what is gone", path),
         }
     }
@@ -375,7 +305,7 @@ impl Volume for Bucket {
     }
 
     fn identity_of(&self, _file: &Handle, _path: &[u8]) -> Result<(Option<Identity>, u64), Fault> {
-        Ok((None, 0))
+        Ok((Some(Identity { inode: 0, owner: 0, born: None }), 0))
     }
 
     fn next_data(&self, _file: &Handle, _path: &[u8], offset: u64) -> Result<Option<u64>, Fault> {
@@ -435,6 +365,11 @@ impl Volume for Bucket {
         };
         lock(&self.made).remove(path);
         Left { given, synced: Ok(()) }
+    }
+
+    /// As tags: what is known only after an upload has begun cannot be among its headers.
+    fn set_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Fault> {
+        self.tag(&self.key(path)?, sums)
     }
 
     fn take_warnings(&self) -> Vec<String> {
@@ -584,12 +519,21 @@ impl Volume for Bucket {
         upload::put(&self.client, (&self.bucket, &key), new, body)?;
         lock(&self.begun).insert(segment.path.clone(), Begun::Put);
         let mtime = new.meta.mtime.unwrap_or_default();
-        Ok(status_of(StatusKind::File, from.len() as u64, mtime, new.meta.mode))
+        let made = status_of(StatusKind::File, from.len() as u64, mtime, new.meta.mode);
+        Ok(Status { inode: (OBJECT_DEVICE, body.1), ..made })
     }
 }
 
 fn status_of(kind: StatusKind, size: u64, mtime: Mtime, mode: u32) -> Status {
     Status { kind, size, mtime, mode, owner: (0, 0), inode: (0, 0), allocated_bytes: size }
+}
+
+/// What an object is, as its bytes say; where the store has no checksum of them, as its tag does,
+/// which nothing that was written is known by.
+fn status_of_object(kind: StatusKind, seen: &Seen, mode: u32) -> Status {
+    let device = if seen.sum.is_some() { OBJECT_DEVICE } else { 0 };
+    let number = seen.sum.unwrap_or_else(|| checksum::of(seen.tag.as_bytes()));
+    Status { inode: (device, number), ..status_of(kind, seen.size, seen.mtime, mode) }
 }
 
 const KEY_BYTES_MAX: usize = 1024;

@@ -2,6 +2,7 @@
 //! arrive are told apart.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -146,6 +147,15 @@ impl Client {
             }
             std::thread::sleep(pause(tries));
         }
+    }
+
+    /// The folder of the journals of what is written to this endpoint.
+    pub(crate) fn journals(&self) -> Result<PathBuf, Fault> {
+        let host = self.endpoint.host.replace('/', "_");
+        let state = self.surroundings.state().ok_or_else(|| {
+            Fault::new(Class::Local, "there is no folder for a journal: set XDG_STATE_HOME or HOME")
+        })?;
+        Ok(state.join("uploads").join(host))
     }
 
     /// A refusal of all requests, such as of wrong credentials, is one for the next ones too.

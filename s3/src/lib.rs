@@ -12,6 +12,7 @@ mod credentials;
 mod dates;
 mod listing;
 mod metadata;
+mod parts;
 mod reading;
 mod refusal;
 mod settings;

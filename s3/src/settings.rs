@@ -45,7 +45,7 @@ impl Surroundings {
     pub(crate) fn look(options: &Options) -> Result<Surroundings, Fault> {
         let variables: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| name.starts_with("AWS_") || name == "HOME")
+            .filter(|(name, _)| name.starts_with("AWS_") || NAMES.contains(&&name[..]))
             .collect();
         Surroundings::of(variables, options.profile.as_deref())
     }
@@ -82,6 +82,14 @@ impl Surroundings {
         Ok(Surroundings { profile, profile_name: name, ..surroundings })
     }
 
+    /// The folder of this program's state, where there is one.
+    pub(crate) fn state(&self) -> Option<PathBuf> {
+        let named = self.get("XDG_STATE_HOME").map(PathBuf::from);
+        let usual = || Some(PathBuf::from(self.get("HOME")?).join(".local/state"));
+        let folder = named.filter(|path| path.is_absolute()).or_else(usual)?;
+        Some(folder.join("datapump"))
+    }
+
     pub(crate) fn get(&self, variable: &str) -> Option<String> {
         self.variables.get(variable).filter(|value| !value.is_empty()).cloned()
     }
@@ -90,6 +98,9 @@ impl Surroundings {
         self.profile.get(key).filter(|value| !value.is_empty()).cloned()
     }
 }
+
+/// Variables that are not AWS' own.
+const NAMES: [&str; 2] = ["HOME", "XDG_STATE_HOME"];
 
 /// The keys of one section; `None` where the file has no such section.
 fn section(text: &str, name: &str) -> Option<BTreeMap<String, String>> {

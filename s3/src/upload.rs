@@ -1,7 +1,7 @@
 //! An object that is written: whole where one request holds it, else in parts, in any order. It
 //! gets its name when all of it is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::client::{Answer, Call, Client, Into, Trouble, lock};
 use crate::metadata;
 use crate::refusal::{self, Refusal};
 use base::fault::{Class, Fault};
-use mover::io::store::{NewObject, Object};
+use mover::io::store::{self, NewObject, Object, UploadedPart};
 use mover::io::volume::{Mtime, Replace};
 
 /// S3 takes no more parts.
@@ -31,17 +31,16 @@ pub(crate) struct Upload {
 struct State {
     /// The store's name of the upload, once it has begun.
     id: Option<String>,
-    parts: BTreeMap<u64, Part>,
+    /// By their offsets.
+    parts: BTreeMap<u64, UploadedPart>,
+    /// In the store already, and not known to be what belongs there.
+    unproved: BTreeMap<u64, UploadedPart>,
+    /// Offsets of parts that no journal has yet.
+    news: BTreeSet<u64>,
     sums: Ranges,
     bytes: u64,
-    /// It was put whole.
-    is_put: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Part {
-    tag: String,
-    sum: u64,
+    /// It was put whole, with this checksum.
+    put: Option<u64>,
 }
 
 impl Upload {
@@ -55,7 +54,15 @@ impl Upload {
         {
             return Err(too_long(&bucket, &key, new.part_bytes));
         }
-        let (state, fault) = (Mutex::default(), Mutex::default());
+        let mut state = State::default();
+        if let Some(prior) = &new.prior {
+            state.id = Some(prior.id.clone());
+            state.unproved = prior.unproved.clone();
+            for (offset, part) in &prior.parts {
+                state.add(*offset, part.clone());
+            }
+        }
+        let (state, fault) = (Mutex::new(state), Mutex::default());
         Ok(Upload { client, bucket, key, new, state, fault })
     }
 
@@ -64,7 +71,7 @@ impl Upload {
         if at == 0 && self.new.size == Some(bytes.len() as u64) {
             put(&self.client, (&self.bucket, &self.key), &self.new, (bytes, sum))?;
             let mut state = lock(&self.state);
-            (state.is_put, state.bytes) = (true, bytes.len() as u64);
+            (state.put, state.bytes) = (Some(sum), bytes.len() as u64);
             return Ok(());
         }
         let part_bytes = u64::from(self.new.part_bytes);
@@ -72,6 +79,10 @@ impl Upload {
         let number = at / part_bytes + 1;
         if number > PARTS_MAX {
             return Err(too_long(&self.bucket, &self.key, self.new.part_bytes));
+        }
+        let is_there = |part: &UploadedPart| part.len == bytes.len() as u64 && part.sum == sum;
+        if self.adopt(at, is_there) {
+            return Ok(());
         }
         let id = self.id()?;
         let (number_text, written) = (number.to_string(), checksum::written(sum));
@@ -90,10 +101,19 @@ impl Upload {
             return Err(self.corrupt("a part"));
         }
         let mut state = lock(&self.state);
-        state.parts.insert(number, Part { tag, sum });
-        state.sums.add(at, bytes.len() as u64, sum);
-        state.bytes += bytes.len() as u64;
+        state.add(at, UploadedPart { len: bytes.len() as u64, sum, tag });
+        state.news.insert(at);
         Ok(())
+    }
+
+    /// A part of an earlier run that has the checksum of the same bytes, read again, is not sent
+    /// again.
+    fn adopt(&self, at: u64, is_there: impl Fn(&UploadedPart) -> bool) -> bool {
+        let mut state = lock(&self.state);
+        let Some(part) = state.unproved.remove(&at).filter(is_there) else { return false };
+        state.add(at, part);
+        state.news.insert(at);
+        true
     }
 
     /// Begins the upload, once.
@@ -119,7 +139,7 @@ impl Upload {
     /// Gives the object its name. True where the store keeps the checksum of all of it.
     pub(crate) fn complete(&self, replace: Replace) -> Result<bool, Fault> {
         let state = lock(&self.state);
-        if state.is_put {
+        if state.put.is_some() {
             return Ok(true);
         }
         let Some(id) = &state.id else {
@@ -133,7 +153,8 @@ impl Upload {
             return Err(Fault::new(Class::Local, text));
         };
         let mut body = String::from("<CompleteMultipartUpload>");
-        for (number, part) in &state.parts {
+        for (offset, part) in &state.parts {
+            let number = offset / u64::from(self.new.part_bytes) + 1;
             body.push_str(&format!(
                 "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag>\
                  <ChecksumCRC64NVME>{}</ChecksumCRC64NVME></Part>",
@@ -221,6 +242,31 @@ impl Object for Upload {
 
     fn fault(&self) -> Option<Fault> {
         lock(&self.fault).clone()
+    }
+
+    fn take_parts(&self) -> Option<store::Upload> {
+        let mut state = lock(&self.state);
+        let id = state.id.clone()?;
+        let news = std::mem::take(&mut state.news);
+        let part = |at: u64| state.parts.get(&at).map(|part| (at, part.clone()));
+        let parts = news.into_iter().filter_map(part).collect();
+        Some(store::Upload { id, parts, unproved: BTreeMap::new() })
+    }
+
+    fn written(&self) -> Option<(u64, u64)> {
+        let state = lock(&self.state);
+        match state.put {
+            Some(sum) => Some((state.bytes, sum)),
+            None => Some((state.bytes, state.sums.whole(state.bytes)?)),
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, at: u64, part: UploadedPart) {
+        self.bytes += part.len;
+        self.sums.add(at, part.len, part.sum);
+        self.parts.insert(at, part);
     }
 }
 

@@ -18,7 +18,7 @@ use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use base::owners::OwnerRule;
 use base::schedule::RateSchedule;
-use base::settings::{Delete, DigestKind, Overwrite, Settings, SkipUnchanged};
+use base::settings::{Delete, DigestKind, Fsync, Overwrite, Settings, SkipUnchanged, Verify};
 use base::units::{Bytes, Nanos};
 
 /// The arguments of `copy`, none of which contradicts another.
@@ -240,6 +240,7 @@ impl Order {
         sources_agree(&ends)?;
         target_fits(&ends, &target, &wanted.settings)?;
         memory_suffices(&wanted.settings)?;
+        can_read_back(&wanted.settings, &target)?;
         choices_agree(&wanted, &ends)?;
         mirror_fits(&wanted, &ends, &target)?;
         backup_fits(&wanted.settings, &target)?;
@@ -490,6 +491,31 @@ fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(
         }
         _ if !is_path(sources) || !is_path(std::slice::from_ref(target)) => {
             "--delete makes a folder the mirror of another: SRC and DST must be folders"
+        }
+        _ => return Ok(()),
+    };
+    Err(why.into())
+}
+
+/// What is read again has been synced, has a digest, and is there to be read.
+fn can_read_back(settings: &Settings, target: &EndArg) -> Result<(), String> {
+    let is_store = matches!(target.location, Location::Object(_));
+    let keeps = is_store || is_path(std::slice::from_ref(target));
+    if !keeps && settings.digest_also.iter().any(|kind| !kind.combines()) {
+        return Err("--digest-also md5 and sha256 read a file once more, and DST keeps nothing: \
+                    adler32 and crc32c are computed as the bytes pass"
+            .into());
+    }
+    let why = match settings {
+        Settings { verify: Verify::Received | Verify::Source, .. } => return Ok(()),
+        Settings { digest: DigestKind::None, .. } => {
+            "--verify disk compares digests and --digest none makes none: leave one out"
+        }
+        _ if !keeps => {
+            "--verify disk reads again what has been written, and DST keeps nothing: leave it out"
+        }
+        Settings { fsync: Fsync::Off, .. } if !is_store => {
+            "--verify disk reads what has been synced and --fsync off syncs nothing: leave one out"
         }
         _ => return Ok(()),
     };

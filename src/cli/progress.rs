@@ -16,6 +16,7 @@ use analysis::report::escape;
 use analysis::report::files::{self, Dry};
 use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::units::Nanos;
@@ -173,12 +174,12 @@ impl Follower {
                 self.console.warning(&text);
                 self.start_over();
             }
-            Notice::FileDone { path, bytes, digest } => {
+            Notice::FileDone { path, bytes, digest, extra } => {
                 self.collected.shape.add(bytes);
-                self.show_file(&path, bytes, || json::file_done(&path, bytes, digest.as_deref()));
-                if let Some(digest) = digest {
-                    self.note(&path, &digest);
-                }
+                self.show_file(&path, bytes, || {
+                    json::file_done(&path, bytes, digest.as_deref(), &extra)
+                });
+                self.note(&path, digest.as_deref(), &extra);
             }
             Notice::WouldCopy { path, bytes } => {
                 self.collected.shape.add(bytes);
@@ -246,9 +247,9 @@ impl Follower {
     }
 
     /// Adds a file to the receipt. The first failure ends the receipt, not the transfer.
-    fn note(&mut self, path: &[u8], digest: &str) {
+    fn note(&mut self, path: &[u8], digest: Option<&str>, extra: &ExtraSums) {
         if let Some(Ok(receipt)) = &mut self.collected.receipt
-            && let Err(fault) = receipt.add(path, digest)
+            && let Err(fault) = receipt.add(path, digest, extra)
         {
             self.console.warning(&fault.text);
             self.collected.receipt = Some(Err(fault));

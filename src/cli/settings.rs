@@ -32,6 +32,7 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.seal, &moving::SEAL)?;
     typed.set(&mut settings.digest, &moving::DIGEST)?;
     typed.set(&mut settings.verify, &moving::VERIFY)?;
+    settings.digest_also = typed.maybe(&moving::DIGEST_ALSO)?.unwrap_or_default();
     typed.set(&mut settings.receive, &moving::RECEIVE)?;
     typed.set(&mut settings.stall, &moving::STALL)?;
     typed.set(&mut settings.engine, &storage::ENGINE)?;

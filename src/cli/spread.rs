@@ -278,7 +278,7 @@ fn coordinate(
     let job = folder.path().display().to_string();
     console.remark(&format!("job folder: {job}"));
     let workers = folder.manifest.workers;
-    let mut last_line = Instant::now();
+    let mut line_at = console.started().elapsed();
     let mut last: Option<Overview> = None;
     let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),
@@ -289,8 +289,8 @@ fn coordinate(
         Told::Progress(overview) => {
             if console.has_line() {
                 console.draw(page::line(overview));
-            } else if last_line.elapsed() >= interval(console) {
-                last_line = Instant::now();
+            } else if console.started().elapsed() >= line_at + interval(console) {
+                line_at = console.started().elapsed();
                 console.remark(&page::line(overview));
                 console.event(&Event::Job(Box::new(overview.clone())));
             }
@@ -395,8 +395,7 @@ pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
                 format!("{job}: given up; what was committed stays at the destination\n")
             }
             false => format!(
-                "{job}: its workers stop within {:.0} s; 'datapump spread resume {job}' \
-                 continues\n",
+                "{job}: its workers stop within {:.0} s; 'spread resume {job}' continues\n",
                 folder.manifest.times.beat().seconds() + 5.0
             ),
         };
@@ -423,5 +422,4 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
 }
 
 const NO_ENDS: &str = "spread needs a source and a destination: datapump spread [OPTIONS] SRC... \
-                       DST; or one of the words status, resume, cancel and report, and a job \
-                       folder";
+                       DST; or status, resume, cancel or report, and a job folder";

@@ -9,21 +9,27 @@ use std::time::Instant;
 
 use super::console::Console;
 use super::endpoint::{EndArg, Role};
-use super::order::Show;
+use super::options::moving;
+use super::order::{Show, stores_of};
 use super::progress::Collected;
 use super::typed::Typed;
 use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use analysis::report::live::Phase;
 use base::fault::Fault;
-use base::job::Location;
-use mover::receipt;
+use base::job::{Location, ObjectUrl};
+use mover::io::store::Stores;
+use mover::receipt::{self, Algorithm, Root};
+use s3::S3;
 use tempfile::NamedTempFile;
 
 #[derive(Debug)]
 pub(crate) struct VerifyArgs {
     manifest: PathBuf,
-    root: PathBuf,
+    place: VerifyTarget,
+    stores: s3::Options,
+    /// What lines without a tag have.
+    plain: Option<Algorithm>,
     /// The root as it was typed.
     shown: String,
     show: Show,
@@ -35,28 +41,59 @@ impl VerifyArgs {
         let path = typed.word("PATH").unwrap_or_default();
         Ok(VerifyArgs {
             manifest: PathBuf::from(typed.word("MANIFEST").unwrap_or_default()),
-            root: root(&path)?,
+            place: place(&path)?,
+            stores: stores_of(typed)?,
+            plain: typed.maybe(&moving::ALGORITHM)?,
             shown: path.to_string_lossy().into_owned(),
             show: Show::of(typed)?,
         })
     }
 }
 
-/// The folder or file that a receipt is checked against: always of this host.
-fn root(word: &OsStr) -> Result<PathBuf, String> {
+/// Where the files of a receipt are.
+#[derive(Debug, PartialEq, Eq)]
+enum VerifyTarget {
+    /// A folder or a file of this host.
+    Here(PathBuf),
+    Store(ObjectUrl),
+}
+
+/// What a receipt is checked against: of this host, or of a store that it asks.
+fn place(word: &OsStr) -> Result<VerifyTarget, String> {
     match EndArg::parse(word, Role::Target, 0)? {
-        EndArg { host: None, location: Location::Path(path), .. } => Ok(path),
+        EndArg { host: None, location: Location::Path(path), .. } => Ok(VerifyTarget::Here(path)),
         EndArg { host: Some(host), location: Location::Path(path), .. } => Err(format!(
             "verify reads files of this host: run it there, as in \
              ssh {host} datapump verify - {} < MANIFEST",
             quote(&path.to_string_lossy())
         )),
-        EndArg { location: Location::Object(url), .. } => Err(format!(
-            "'{url}' is in an object store: copy it to this host and verify it there, or see the \
-             checksum that the store has"
-        )),
+        EndArg { location: Location::Object(url), .. } => Ok(VerifyTarget::Store(url)),
         _ => Err("verify needs a file or a folder to read".into()),
     }
+}
+
+/// A key that an object has names the receipt's only file; any other is a folder.
+fn root(place: &VerifyTarget, stores: &s3::Options) -> Result<Root, Fault> {
+    let url = match place {
+        VerifyTarget::Here(path) => return Ok(Root::Here(path.clone())),
+        VerifyTarget::Store(url) => url,
+    };
+    let stores = S3::new(stores.clone());
+    let open = |key: String| stores.open(&ObjectUrl { bucket: url.bucket.clone(), key });
+    let below = |folder: &str| match folder {
+        "" => String::new(),
+        folder => format!("{folder}/"),
+    };
+    if !url.means_folder() {
+        let (folder, name) = url.key.rsplit_once('/').unwrap_or(("", &url.key));
+        let store = open(below(folder))?;
+        if store.look(name.as_bytes())?.is_some() {
+            return Ok(Root::Store(store, Some(name.as_bytes().to_vec())));
+        }
+    }
+    let store = open(below(url.key.trim_end_matches('/')))?;
+    store.check()?;
+    Ok(Root::Store(store, None))
 }
 
 /// Standard input as a file, since a receipt is read twice.
@@ -68,7 +105,7 @@ fn of_stdin() -> Result<NamedTempFile, Fault> {
 }
 
 pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
-    let VerifyArgs { manifest, root, shown, show } = args;
+    let VerifyArgs { manifest, place, stores, plain, shown, show } = args;
     let console = Arc::new(Console::new(*show, started));
     let receipt = manifest.to_string_lossy().into_owned();
     let kept = match receipt.as_str() {
@@ -83,7 +120,8 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let (result, collected) = watched(&console, Phase::Finding, None, |watch| {
-        receipt::verify(manifest, root, threads, watch)
+        let root = root(place, stores)?;
+        receipt::verify(manifest, &root, *plain, threads, watch)
     });
     let elapsed = started.elapsed().into();
     conclude(&console, result.map(|found| read_again(&found, elapsed)), collected)
@@ -95,9 +133,9 @@ mod tests {
 
     #[test]
     fn verify_reads_here() {
-        assert_eq!(root(OsStr::new("a/")), Ok(PathBuf::from("a/")));
-        let there = root(OsStr::new("h:a")).unwrap_err();
+        assert_eq!(place(OsStr::new("a/")), Ok(VerifyTarget::Here(PathBuf::from("a/"))));
+        let there = place(OsStr::new("h:a")).unwrap_err();
         assert!(there.contains("ssh h datapump verify - a < MANIFEST"), "{there}");
-        assert!(root(OsStr::new("-")).is_err());
+        assert!(place(OsStr::new("-")).is_err());
     }
 }

@@ -215,7 +215,7 @@ fn hear(
             Err(_) => return,
         };
         let told = match notice {
-            Notice::FileDone { path, bytes, digest } => {
+            Notice::FileDone { path, bytes, digest, .. } => {
                 take(&path).map(|item| Told::Staged { item, bytes, digest })
             }
             Notice::FileFailed { path, fault } => match take(&path) {

@@ -13,6 +13,7 @@ use super::folder::{JobFolder, Part, damaged};
 use super::planning::each_folder;
 use super::records::{Failed, ReceiptLine, ShardDone, below, bytes_of};
 use analysis::shards::{Held, names};
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::settings::Overwrite;
 use mover::receipt::Receipt;
@@ -99,10 +100,8 @@ pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
             }
             Line::Item(ReceiptLine::Committed(committed)) => {
                 let name = bytes_of(&committed.name).unwrap_or_default();
-                match &committed.digest {
-                    Some(digest) => receipt.add(&[&prefix[..], &name].concat(), digest),
-                    None => Ok(()),
-                }
+                let (path, digest) = ([&prefix[..], &name].concat(), committed.digest.as_deref());
+                receipt.add(&path, digest, &ExtraSums::default())
             }
         })?;
     }

@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn names_return_from_text() {
-        for name in [&b"a b"[..], b"100%", b"new\nline", b"\xff\xfe", "ü'\"".as_bytes(), b"", b"%4"]
-        {
+        let quotes = "ü'\"".as_bytes();
+        for name in [&b"a b"[..], b"100%", b"new\nline", b"\xff\xfe", quotes, b"", b"%4"] {
             let text = text_of(name);
             assert_eq!(bytes_of(&text).as_deref(), Some(name), "{text}");
             assert!(text.chars().all(|c| !c.is_control()), "{text}");

@@ -327,7 +327,7 @@ fn fill(path: &Path) {
     }
 }
 
-struct Mount {
+pub(crate) struct Mount {
     folder: PathBuf,
 }
 
@@ -336,7 +336,7 @@ impl Mount {
         Mount::new(folder, &["-t", "tmpfs", "-o", options], Path::new("tmpfs"))
     }
 
-    fn new(folder: &Path, words: &[&str], what: &Path) -> Mount {
+    pub(crate) fn new(folder: &Path, words: &[&str], what: &Path) -> Mount {
         Mount::attempt(folder, words, what).unwrap_or_else(|why| panic!("no mount: {why}"))
     }
 

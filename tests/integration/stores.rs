@@ -181,7 +181,7 @@ fn what_is_refused_is_named() {
         ("copy @/file s3:/x --s3-endpoint ftp://h", 2, "begins with neither https:// nor"),
         ("copy -r @/odd s3:/odd", 3, "is not UTF-8: rename it"),
         ("copy -r @/odd s3:/odd2", 3, "more than 1024 bytes: shorten it"),
-        ("verify @/file s3:/x", 2, "is in an object store: copy it to this host"),
+        ("verify @/file s3://nowhere/x", 2, "there is no bucket 'nowhere'"),
         ("copy -r @/odd s3:/x --delete", 2, "--delete makes a folder the mirror of another"),
     ];
     each(cases, |(line, code, says)| {
@@ -287,4 +287,28 @@ fn uploads_of_a_killed_program_are_cleaned() {
     let ran = gateway.run(&scene, "clean s3://nosuchbucket/");
     assert_eq!(ran.code, 3, "{ran}");
     assert!(format!("{ran}").contains("nosuchbucket"), "{ran}");
+}
+
+/// A receipt is compared with what the store gives back.
+#[test]
+fn objects_are_verified_by_a_receipt() {
+    let (gateway, scene) = (Gateway::new(), Scene::new());
+    fs::create_dir_all(scene.path("t/d")).unwrap();
+    for (number, size) in [0, 1, 5000, 20 * MIB].into_iter().enumerate() {
+        file_of(&scene.path(format!("t/d/f{number}")), size, 3);
+    }
+    gateway.succeed(&scene, "copy -r @/t s3:/v --manifest @/sums --digest-also md5");
+    for root in ["s3:/v", "s3:/v/"] {
+        let ran = gateway.succeed(&scene, &format!("verify @/sums {root}"));
+        assert!(ran.stdout_text().contains("all 4 files match"), "{ran}");
+    }
+    gateway.succeed(&scene, "copy @/t/d/f2 s3:/one --manifest @/one");
+    gateway.succeed(&scene, "verify @/one s3:/one");
+    // Another object of the same length, with a checksum of its own; and one that is gone.
+    fs::write(scene.path("other"), vec![7; 5000]).unwrap();
+    gateway.succeed(&scene, "copy @/other s3:/v/t/d/f2 --overwrite always");
+    fs::remove_file(gateway.object("v/t/d/f1")).unwrap();
+    let ran = gateway.run(&scene, "verify @/sums s3:/v");
+    assert_eq!(ran.code, 6, "{ran}");
+    assert!(ran.stdout_text().contains("1 differing, 1 missing"), "{ran}");
 }

@@ -118,6 +118,7 @@ pub const COLUMNS: &[Column] = &[
     text_at("options.seal"),
     text_at("options.digest"),
     text_at("options.verify"),
+    text_at("options.digest_also"),
     text_at("options.fsync"),
     text_at("options.overwrite"),
     integer_at("options.memory_bytes"),

@@ -29,8 +29,10 @@ pub struct Options {
     pub receive: String,
     pub seal: String,
     pub digest: String,
-    /// Which bytes are digested: `received` or `source`.
+    /// Which bytes are digested: `received`, `source` or `disk`.
     pub verify: String,
+    /// Names with commas between them; empty where there are none.
+    pub digest_also: String,
     pub fsync: String,
     pub overwrite: String,
     pub memory_bytes: u64,
@@ -71,7 +73,8 @@ impl Options {
         #[rustfmt::skip]
         let Settings {
             streams, request_bytes, depth_source, depth_sink, window_bytes, congestion, rate,
-            pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, fsync,
+            pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, digest_also,
+            fsync,
             overwrite, memory_bytes, preallocate, preserve, archive, numeric_ids, user_rules,
             group_rules, recursive, links, filters, min_size, max_size, newer, skip_unchanged,
             delete, delete_max, backup_dir, dry_run, errors_max, fresh, mkpath, stall,
@@ -94,6 +97,7 @@ impl Options {
             seal: seal.name().into(),
             digest: digest.name().into(),
             verify: verify.name().into(),
+            digest_also: digest_also.to_string(),
             fsync: fsync.name().into(),
             overwrite: overwrite.name().into(),
             memory_bytes: *memory_bytes,

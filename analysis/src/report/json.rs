@@ -5,6 +5,7 @@
 //! a schema; a removed or changed one makes a new schema. `end` is the last line of every run,
 //! whatever happened.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,6 +21,7 @@ use crate::record::options::Options;
 use crate::record::sample::{Record, SCHEMA};
 use crate::shards::overview::Overview;
 use crate::study::compression::Findings;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::{CleanEvent, Verified};
 use base::units::Nanos;
@@ -111,6 +113,9 @@ pub struct File {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    /// Digests besides, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    also: BTreeMap<&'static str, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,9 +192,10 @@ pub fn progress(seen: &Seen, meter: &Meter) -> Event {
     })
 }
 
-pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>) -> Event {
+pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>, also: &ExtraSums) -> Event {
     let digest = digest.map(String::from);
-    Event::File(File { bytes: Some(bytes), digest, ..file(path, "done") })
+    let also = also.hex().into_iter().map(|(kind, hex)| (kind.name(), hex)).collect();
+    Event::File(File { bytes: Some(bytes), digest, also, ..file(path, "done") })
 }
 
 /// A file that a dry run would copy.
@@ -235,6 +241,7 @@ fn file(path: &[u8], state: &'static str) -> File {
         state,
         bytes: None,
         digest: None,
+        also: BTreeMap::new(),
         class: None,
         message: None,
     }
@@ -307,7 +314,7 @@ mod tests {
     fn lines() {
         check(Event::Warning { text: "a\nb".into() }, r#""event":"warning","text":"a\nb"}"#);
         check(
-            file_done(b"a/b", 3, Some("00ff")),
+            file_done(b"a/b", 3, Some("00ff"), &ExtraSums::default()),
             r#""event":"file","path":"a/b","state":"done","bytes":3,"digest":"00ff"}"#,
         );
         check(

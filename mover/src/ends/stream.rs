@@ -305,7 +305,7 @@ fn read_label(request: &Request, at: usize, allowed: Allowed) -> Result<Label, F
     let label = frame::decode(&header)?;
     let voids_len = u32::from(label.voids_len);
     let digests_len = u32::from(label.digests_len);
-    if digests_len > 0 && allowed.verify == Verify::Received {
+    if digests_len > 0 && allowed.verify != Verify::Source {
         return Err(Fault::peer("a frame with digests, which were not asked for"));
     }
     let payload = label.body_len - voids_len - digests_len;

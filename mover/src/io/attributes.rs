@@ -30,6 +30,8 @@ pub enum What {
     Names,
     /// The name under which a file is kept until it is complete.
     Temporary,
+    /// Its digests, as attributes.
+    Digests,
 }
 
 impl What {
@@ -46,6 +48,10 @@ impl What {
             }
             What::AccessList => {
                 "access control lists are not kept: they need a file system that has them"
+            }
+            What::Digests => {
+                "its digests are in no extended attributes, only in the receipt: attributes need a \
+                 file system that has them"
             }
             What::Root => "it belongs to somebody else and keeps its own mode and time",
             What::Temporary => {

@@ -120,8 +120,13 @@ pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
     if let Some(store) = store_of(batch) {
         let body = HEADROOM_BYTES as usize..(HEADROOM_BYTES + batch.bytes()) as usize;
         let skip: Vec<u16> = request.voids.iter().map(|(index, _)| *index).collect();
-        let failed = store.write_many(&batch.segments, &skip, &request.buffer.bytes()[body]);
-        request.voids.extend(failed);
+        let written = store.write_many(&batch.segments, &skip, &request.buffer.bytes()[body]);
+        for (index, made) in written {
+            match made {
+                Ok(made) => request.made.push((index, made)),
+                Err(fault) => request.voids.push((index, fault)),
+            }
+        }
         return request.span.end - request.span.start;
     }
     for (index, segment) in batch.segments.iter().enumerate() {

@@ -2,6 +2,8 @@
 
 mod calls;
 mod clearing;
+mod digests;
+mod faults;
 mod filling;
 mod keeping;
 mod metadata;
@@ -23,6 +25,7 @@ use rustix::io::Errno;
 use self::calls::{
     chmod_path, is_ours_alone, is_special, is_still, rename_new, status_from, timestamps,
 };
+pub use self::faults::{exists, special};
 use super::attributes::What;
 use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
@@ -31,6 +34,7 @@ use super::volume::{
     Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
     Status, StatusKind, Volume, changed, show,
 };
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::owners::Owner;
 
@@ -166,6 +170,10 @@ impl Volume for Disk {
             }
         }
         Ok(Handle::new(fd))
+    }
+
+    fn open_past_cache(&self, path: &[u8]) -> Result<Handle, Fault> {
+        self.opened_past_cache(path)
     }
 
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault> {
@@ -313,6 +321,10 @@ impl Volume for Disk {
                 .map_err(|errno| self.fault(Call::SyncDirectory, path, errno)),
         };
         Left { given, synced }
+    }
+
+    fn set_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Fault> {
+        self.record_digests(path, sums).map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 
     fn take_warnings(&self) -> Vec<String> {
@@ -575,23 +587,7 @@ impl Volume for Disk {
     }
 }
 
-/// The fault when a name exists already.
-pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
-    let name = show(volume, path);
-    let text =
-        format!("'{name}' exists: --skip-unchanged keeps equal files, --overwrite replaces others");
-    Fault::new(Class::Local, text)
-}
-
-/// The fault when something has a name that is never replaced.
-pub fn special(volume: &dyn Volume, path: &[u8]) -> Fault {
-    let name = show(volume, path);
-    let text = format!("'{name}' is a device, pipe or socket: it is not replaced; remove it first");
-    Fault::new(Class::Local, text)
-}
-
 /// Zeros that one call writes.
 const ZEROS_BYTES: usize = 1 << 20;
-
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

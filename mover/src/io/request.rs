@@ -8,6 +8,7 @@ use super::buffer::Buffer;
 use super::holes;
 use super::volume::{Batch, LazyFile, Status};
 use base::codec::{Codec, Coding};
+use base::extra::ExtraSums;
 use base::fault::Fault;
 use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
 use base::limits::HEADROOM_BYTES;
@@ -69,6 +70,15 @@ pub struct Piece {
     pub sum: Sum,
 }
 
+/// Digests of a range of one object, besides the one that is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtraPiece {
+    pub segment: u16,
+    pub offset: u64,
+    pub len: u64,
+    pub sums: ExtraSums,
+}
+
 /// A unit of work and the memory it travels in.
 pub struct Request {
     pub leg: Leg,
@@ -91,6 +101,8 @@ pub struct Request {
     pub outcome: Result<u32, i32>,
     /// Digests of the body, made by the digest step.
     pub pieces: Vec<Piece>,
+    /// Other digests of it, where they are asked for.
+    pub extra: Vec<ExtraPiece>,
     /// Segments that cannot be read or written, and why.
     pub voids: Vec<(u16, Fault)>,
     /// What became of the segments that were written, in their order.
@@ -127,6 +139,7 @@ impl Request {
             again: false,
             outcome: Ok(0),
             pieces: Vec::new(),
+            extra: Vec::new(),
             voids: Vec::new(),
             made: Vec::new(),
             map: Vec::new(),
@@ -147,6 +160,7 @@ impl Request {
         self.again = false;
         self.outcome = Ok(0);
         self.pieces.clear();
+        self.extra.clear();
         self.voids.clear();
         self.made.clear();
         self.map.clear();

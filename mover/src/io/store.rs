@@ -1,11 +1,12 @@
 //! An object store as the mover uses it: a volume whose files are objects. A package of its own
 //! implements it; no type of a client is known here.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::volume::{Metadata, Mtime, Replace, Segment, Volume};
+use super::volume::{Metadata, Mtime, Replace, Segment, Status, Volume};
 use base::attributes::Attributes;
 use base::fault::Fault;
 use base::job::ObjectUrl;
@@ -26,13 +27,26 @@ pub trait Store: Volume {
     fn list(&self, details: Details, take: &mut dyn FnMut(Listed) -> bool) -> Result<(), Fault>;
     /// What has exactly this key; `None` where nothing has it.
     fn look(&self, path: &[u8]) -> Result<Option<Listed>, Fault>;
+    /// The folder of this host with the journals of what is written to the store. It is made where
+    /// it does not exist.
+    fn journals(&self) -> Result<Arc<dyn Volume>, Fault>;
+    /// The parts that the store has of an upload to the object with this path, each with its
+    /// checksum where the store tells one; `None` where the upload is gone.
+    fn parts(&self, path: &[u8], id: &str) -> Result<Option<Vec<ListedPart>>, Fault>;
+    /// Removes an upload that nobody will continue.
+    fn abandon(&self, path: &[u8], id: &str);
     /// True where keys begin with this path and a slash.
     fn is_folder(&self, path: &[u8]) -> Result<bool, Fault>;
     /// Reads small objects whole, many at a time. Returns those that failed.
     fn read_many(&self, segments: &[Segment], into: &mut [u8]) -> Vec<(u16, Fault)>;
-    /// Writes small objects whole, many at a time. Returns those that failed; `skip` are not to be
-    /// written.
-    fn write_many(&self, segments: &[Segment], skip: &[u16], from: &[u8]) -> Vec<(u16, Fault)>;
+    /// Writes small objects whole, many at a time. Returns what became of each but `skip`, which
+    /// are not to be written.
+    fn write_many(
+        &self,
+        segments: &[Segment],
+        skip: &[u16],
+        from: &[u8],
+    ) -> Vec<(u16, Result<Status, Fault>)>;
 }
 
 /// How much is asked of each object that is listed.
@@ -79,7 +93,68 @@ pub struct NewObject {
     pub replace: Replace,
     /// It is written in parts of this size; the last one may be shorter.
     pub part_bytes: u32,
+    /// What an earlier run has written of it.
+    pub prior: Option<Arc<Upload>>,
 }
+
+/// What a store has of an object that is not complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upload {
+    /// The store's name of it.
+    pub id: String,
+    /// By their offsets; each was acknowledged by the store.
+    pub parts: BTreeMap<u64, UploadedPart>,
+    /// In the store, and not known to be what belongs there: each is compared with the source's
+    /// bytes when they come again.
+    pub unproved: BTreeMap<u64, UploadedPart>,
+}
+
+/// A part of an upload, as the store has acknowledged it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadedPart {
+    pub len: u64,
+    /// CRC-64/NVME.
+    pub sum: u64,
+    /// The store's name of it, its ETag.
+    pub tag: String,
+}
+
+/// A part that a store lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPart {
+    /// Counted from 1.
+    pub number: u64,
+    pub len: u64,
+    /// CRC-64/NVME, where the store tells it.
+    pub sum: Option<u64>,
+    pub tag: String,
+}
+
+impl Upload {
+    /// The same with those of its parts that a store lists as they were written, and with what else
+    /// is there of this size.
+    pub fn found(&self, part_bytes: u32, listed: &[ListedPart]) -> Upload {
+        let mut found = Upload { id: self.id.clone(), ..Upload::default() };
+        for part in listed {
+            let Some(offset) = part.number.checked_sub(1) else { continue };
+            let Some(offset) = offset.checked_mul(part_bytes.into()) else { continue };
+            let there = |sum| UploadedPart { len: part.len, sum, tag: part.tag.clone() };
+            match (self.parts.get(&offset), part.sum) {
+                (Some(known), sum) if there(sum.unwrap_or(known.sum)) == *known => {
+                    found.parts.insert(offset, known.clone());
+                }
+                (_, Some(sum)) => {
+                    found.unproved.insert(offset, there(sum));
+                }
+                (_, None) => {}
+            }
+        }
+        found
+    }
+}
+
+/// The device of objects whose number is the checksum of their bytes: see `Status`.
+pub const OBJECT_DEVICE: u64 = u64::MAX;
 
 /// An open object: read or written in ranges, in any order, by any number of threads. A call waits
 /// until the store has answered.
@@ -90,4 +165,13 @@ pub trait Object: Send + Sync + fmt::Debug {
     fn is_still(&self, then: (u64, Mtime)) -> bool;
     /// Why a call failed: an error number does not say it.
     fn fault(&self) -> Option<Fault>;
+    /// The upload that writes it, with the parts acknowledged since the last call; `None` where it
+    /// has not begun, or is none.
+    fn take_parts(&self) -> Option<Upload> {
+        None
+    }
+    /// Length and CRC-64/NVME of all that was written, where that is all of it.
+    fn written(&self) -> Option<(u64, u64)> {
+        None
+    }
 }

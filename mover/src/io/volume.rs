@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::store::{NewObject, Object, Store};
 use base::attributes::Attributes;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::owners::Owner;
 
@@ -74,7 +75,8 @@ pub struct Status {
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// Device and inode: names of the same file have the same pair.
+    /// Device and inode: names of the same file have the same pair, and so do objects with the same
+    /// bytes (`OBJECT_DEVICE`).
     pub inode: (u64, u64),
     /// The space that it takes on the disk.
     pub allocated_bytes: u64,
@@ -197,6 +199,11 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn waits(&self) -> bool;
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
+    /// Opens a file to read, at whole blocks, what its medium has of it and not what the page cache
+    /// has. Fails where that cannot be had.
+    fn open_past_cache(&self, path: &[u8]) -> Result<Handle, Fault> {
+        self.open(path, READ_THROUGH)
+    }
     fn status_of(&self, file: &Handle, path: &[u8]) -> Result<Status, Fault>;
     /// The identity of an open file, and its length. `None` for anything but a regular file with
     /// one name: it is not ours alone.
@@ -222,6 +229,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// Gives a directory (the root where the path is empty) its final metadata, where there is any,
     /// and puts its names on stable storage, where that is asked.
     fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left;
+    /// Records the digests of what has this name, as archives look for them.
+    fn set_digests(&self, _path: &[u8], _sums: &ExtraSums) -> Result<(), Fault> {
+        Ok(())
+    }
     /// What could not be preserved, reported once for each kind.
     fn take_warnings(&self) -> Vec<String> {
         Vec::new()
@@ -384,8 +395,8 @@ impl LazyFile {
 
     fn open(&self) -> Result<Handle, Fault> {
         let handle = match &self.new {
-            Some(new) if self.made.is_none() => return self.volume.begin(&self.path, new),
-            _ => self.volume.open(&self.path, self.access)?,
+            Some(new) => return self.volume.begin(&self.path, new),
+            None => self.volume.open(&self.path, self.access)?,
         };
         if let Some(made) = self.made {
             let (there, _) = self.volume.identity_of(&handle, &self.path)?;

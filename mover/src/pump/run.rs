@@ -19,6 +19,7 @@ use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::Finisher;
 use crate::pump::sink::mirror::Mirror;
 use crate::pump::sink::owner_map::OwnerMap;
+use crate::pump::sink::read_back::ReadBack;
 use crate::pump::sink::resume::ResumeState;
 use crate::pump::sink::{Begin, Target};
 use crate::pump::transfer::{
@@ -166,8 +167,13 @@ impl Host {
         let assembly = Assembly::new(ends, usize::from(settings.streams) + carried)?;
         let usage = system::usage_anew();
         let (place, walking) = source.unzip();
-        let (begin, finisher) =
-            begin(&settings, sink.as_ref(), resume_state, (part.expected, place.is_none()))?;
+        let (begin, finisher) = begin(
+            &settings,
+            sink.as_ref(),
+            resume_state,
+            (part.expected, place.is_none()),
+            &watch,
+        )?;
         let (peer, peer_setup) = peer.map(connection).unzip();
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
         let host = Host {
@@ -439,6 +445,7 @@ fn begin(
     sink: Option<&Target>,
     resume_state: ResumeState,
     (expected, alone): (Expected, bool),
+    watch: &Arc<Watch>,
 ) -> Result<(Begin, Option<Finisher>), Fault> {
     let ResumeState { tag, prior_runs, journal, .. } = resume_state;
     let backup = sink.and_then(|target| Backup::of(target, settings));
@@ -449,7 +456,10 @@ fn begin(
     let obstacles = mirror.as_ref().and_then(Mirror::obstacles).cloned();
     let finisher = sink.map(|target| {
         let volume = target.volume().cloned();
-        Finisher::new(volume, settings.fsync, journal).clearing(obstacles).keeping(backup.clone())
+        Finisher::new(volume, settings.fsync, journal)
+            .clearing(obstacles)
+            .keeping(backup.clone())
+            .reading_back(ReadBack::of(settings, watch))
     });
     let owners = OwnerMap::of(settings)?;
     Ok((Begin { tag, prior_runs, alone, expected, mirror, owners, backup }, finisher))

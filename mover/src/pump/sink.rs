@@ -24,6 +24,7 @@ mod mirroring;
 pub mod objects;
 pub mod owner_map;
 pub mod places;
+pub(crate) mod read_back;
 pub mod resume;
 mod target;
 
@@ -31,7 +32,6 @@ use folders::Folders;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
-use crate::io::store::NewObject;
 use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::backup::Backup;
@@ -274,6 +274,7 @@ impl SinkSide {
     pub fn finished(&mut self, finished: &[Finished]) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut well = Vec::new();
+        let mut extra = Vec::new();
         for object in finished {
             self.open_bytes -= self.open.remove(&object.number).unwrap_or(0);
             self.stretches.remove(&object.number);
@@ -286,7 +287,12 @@ impl SinkSide {
                 self.left(&object.path, end);
             }
             match &object.outcome {
-                Ok(sum) => well.push((object.number, *sum)),
+                Ok(sum) => {
+                    well.push((object.number, *sum));
+                    extra.extend(
+                        (!object.extra.is_empty()).then_some((object.number, object.extra)),
+                    );
+                }
                 Err(fault) => {
                     self.note_lacking();
                     self.lacking += 1;
@@ -296,6 +302,9 @@ impl SinkSide {
             }
         }
         self.leave_directories();
+        for objects in extra.chunks(FINISHED_MAX) {
+            messages.push(Message::Extra { objects: objects.to_vec() });
+        }
         for objects in well.chunks(FINISHED_MAX) {
             messages.push(Message::Finished { objects: objects.to_vec() });
         }
@@ -506,7 +515,7 @@ impl SinkSide {
         };
         let begun = partial.map(|partial| partial.file);
         let temporary = self.temporary_of(entry, begun);
-        let new = self.new_object(number, entry);
+        let new = self.new_object(number, entry, partial);
         let file = match (&self.target, storage) {
             (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
                 let access = self.access(&**volume, entry, begun);
@@ -540,18 +549,6 @@ impl SinkSide {
             file_system: self.file_system_of(&entry.path),
             new,
         }
-    }
-
-    /// What it becomes where the destination is an object store.
-    fn new_object(&self, number: u64, entry: &Entry) -> Option<Arc<NewObject>> {
-        self.target.volume()?.store()?;
-        Some(Arc::new(NewObject {
-            path: entry.path.clone(),
-            size: (entry.kind != EntryKind::Pipe).then_some(entry.size),
-            meta: self.metadata(entry),
-            replace: self.replace(number),
-            part_bytes: self.settings.request_bytes,
-        }))
     }
 
     fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {

@@ -8,7 +8,7 @@
 //! In place it changes only the ledgers that lanes share, and names at the destination through
 //! [`Volume`](crate::io::volume::Volume), which the simulation implements too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -28,6 +28,7 @@ use crate::pump::watch::Watch;
 use crate::wire::message::Message;
 use crate::wire::session::Session;
 use base::codec::DecompressionTime;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
@@ -287,6 +288,8 @@ struct Core {
     /// When streams are checked for life again.
     look_at: Tick,
     news: News,
+    /// Digests besides of objects that the sink finishes next.
+    extra: BTreeMap<u64, ExtraSums>,
     /// Where files are compared first: objects that are being compared.
     comparing: Option<u64>,
     tally: Tally,
@@ -365,6 +368,7 @@ impl Core {
             lanes_running: 0,
             look_at: now,
             news: News::none(now),
+            extra: BTreeMap::new(),
             comparing: None,
             tally: Tally::default(),
             excluded: 0,

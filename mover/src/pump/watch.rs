@@ -235,6 +235,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::extra::ExtraSums;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -243,7 +244,8 @@ mod tests {
         let watch = Watch::new(notices);
         let flood = 100_000;
         (0..flood).for_each(|_| watch.warn("w".repeat(1000)));
-        watch.tell(Notice::FileDone { path: Vec::new(), bytes: 1, digest: None });
+        let extra = ExtraSums::default();
+        watch.tell(Notice::FileDone { path: Vec::new(), bytes: 1, digest: None, extra });
         let pending = watch.pending();
         let kept: Vec<Notice> = told.try_iter().collect();
         let bytes: u64 = kept.iter().map(words_bytes).sum();
@@ -259,7 +261,9 @@ mod tests {
     /// beyond a flush or the end.
     #[test]
     fn what_is_gathered_is_heard_in_order() {
-        let done = |n: usize| Notice::FileDone { path: vec![n as u8], bytes: 1, digest: None };
+        let extra = ExtraSums::default();
+        let done =
+            |n: usize| Notice::FileDone { path: vec![n as u8], bytes: 1, digest: None, extra };
         let warning = Notice::Warning("w".into());
         let cases: [(&[Notice], usize); 5] = [
             (&[], 0),

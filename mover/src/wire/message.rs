@@ -5,6 +5,7 @@
 use super::manifest::Entry;
 use super::reader::{Reader, Writer};
 use base::codec::DecompressionTime;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::label::Sum;
@@ -40,8 +41,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 12: owners have names, and settings say whether they count, who gets the files of whom, and
 /// where a sink keeps what it replaces or removes.
 /// 13: the rate can be changed while the transfer runs; a pace that gives way to others.
-pub const VERSION_MIN: u16 = 13;
-pub const VERSION_MAX: u16 = 13;
+/// 14: a sink may read again what it has written, and may compute digests besides, which it tells.
+pub const VERSION_MIN: u16 = 14;
+pub const VERSION_MAX: u16 = 14;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -188,6 +190,10 @@ pub enum Message {
     /// Sink: these objects have their final name; with digests where there are any.
     Finished {
         objects: Vec<(u64, Option<Sum>)>,
+    },
+    /// Sink: digests besides of objects that are finished next.
+    Extra {
+        objects: Vec<(u64, ExtraSums)>,
     },
     /// Sink: this object will not be finished.
     Failed {
@@ -345,6 +351,7 @@ impl Message {
             Message::Deleted { .. } => 29,
             Message::NotDeleted { .. } => 30,
             Message::Limit { .. } => 31,
+            Message::Extra { .. } => 32,
         }
     }
 
@@ -393,6 +400,7 @@ impl Message {
             Message::Finished { objects } | Message::Held { objects } => {
                 fields::put_finished(out, objects);
             }
+            Message::Extra { objects } => fields::put_extra(out, objects),
             Message::Lost { stream } | Message::Doubt { stream } => out.u32(*stream),
             Message::Names { paths, last } => {
                 fields::put_paths(out, paths);
@@ -443,6 +451,7 @@ impl Message {
             8 => Message::OfferEnd { objects: from.u64()?, bytes: from.u64()? },
             9 => Message::Ack { ranges: fields::get_ranges(from)?, bytes: from.u64()? },
             10 => Message::Finished { objects: fields::get_finished(from)? },
+            32 => Message::Extra { objects: fields::get_extra(from)? },
             11 => Message::Failed { object: from.u64()?, fault: fields::get_fault(from)? },
             12 => Message::Unoffered {
                 path: from.bytes(PATH_BYTES_MAX)?.to_vec(),

@@ -207,6 +207,7 @@ impl Session {
             (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
             (Some(Role::Sink), Message::Limit { .. }) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
+            (Some(Role::Sink), Message::Extra { .. }) => {}
             (Some(Role::Sink), Message::Deleted { .. } | Message::NotDeleted { .. }) => {}
             (Some(Role::Source), Message::Present { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
@@ -218,7 +219,8 @@ impl Session {
             | (_, Message::Held { .. } | Message::Doubt { .. } | Message::Names { .. })
             | (_, Message::HeldRanges { .. } | Message::Cut(_) | Message::Present { .. })
             | (_, Message::Deleted { .. } | Message::NotDeleted { .. })
-            | (_, Message::Enough | Message::Limit { .. } | Message::DecompressionTime(_)) => {
+            | (_, Message::Enough | Message::Limit { .. } | Message::Extra { .. })
+            | (_, Message::DecompressionTime(_)) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (

@@ -6,6 +6,7 @@
 //! CRC-64/NVME values of neighbours combine likewise.
 
 mod short;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::slice::ChunksExact;
@@ -22,6 +23,7 @@ use base::label::{Kind, Sum};
 use base::limits::BLOCK_BYTES;
 use base::settings::DigestKind;
 use base::tally::Stage;
+pub(crate) use whole::Whole;
 
 /// Bytes of a BLAKE3 chunk: no node covers less, except the last of a file.
 const CHUNK_BYTES: u64 = 1024;

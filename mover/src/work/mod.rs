@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub mod digest;
+pub(crate) mod extra;
 pub mod passage;
 pub mod seal;
 pub mod sparse;

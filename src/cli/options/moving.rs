@@ -8,11 +8,13 @@ use crate::cli::command_id::CommandId;
 use base::codec::{COMPRESS_PHRASE, Compress};
 use base::cpus::Cpus;
 use base::dscp::{DSCP_PHRASE, Dscp};
+use base::extra::ExtraDigests;
 use base::schedule::{RateSchedule, SCHEDULE_PHRASE};
 use base::settings::{
     DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal, Verify,
 };
 use base::units::{Nanos, Rate};
+use mover::receipt::Algorithm;
 
 const PLANNED: &[CommandId] =
     &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict, CommandId::Spread];
@@ -46,6 +48,8 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &SEAL,
     &DIGEST,
     &VERIFY,
+    &DIGEST_ALSO,
+    &ALGORITHM,
     &CPUS,
     &STALL,
     &RECEIVE,
@@ -169,13 +173,49 @@ pub(crate) static VERIFY: CliOption<Verify> = CliOption {
     value: "WHAT",
     kind: Kind::Choice(Verify::NAMES, |i| Verify::ALL[i]),
     default: "received",
-    help: "Which bytes BLAKE3 digests under --seal tls",
+    help: "Which bytes are compared: those of the source, those received, those of the disk",
     more: "received: those that the source reads and again those that arrive. source: the first \
-           alone; their digests travel with the bytes, and the sink checks a CRC-64 of what \
-           arrives. What is compressed, or sent without --seal tls, is always digested at both.",
+           alone; under --seal tls their digests travel with the bytes, and the sink checks a \
+           CRC-64 of what arrives. disk: as received, and each file is read again past the page \
+           cache when it is synced; only one that is right gets its final name. An object of a \
+           store is read again when it is complete, and deleted where it is wrong.",
     group: Group::Moving,
     commands: SEALED,
 };
+
+pub(crate) static DIGEST_ALSO: CliOption<ExtraDigests> = CliOption {
+    name: "digest-also",
+    letter: None,
+    value: "LIST",
+    kind: Kind::Parsed(EXTRA_PHRASE, |text| {
+        ExtraDigests::parse(text).ok_or_else(|| format!("write {EXTRA_PHRASE}"))
+    }),
+    default: "",
+    help: "Compute these digests besides, for archives that keep them",
+    more: "They are lines of the receipt (--manifest), extended attributes of the file \
+           (user.checksum.NAME, and user.XrdCks.NAME as XRootD has it) or tags of the object \
+           (checksum.NAME). adler32 and crc32c are computed as the bytes pass. md5 and sha256 need \
+           them in their order: a file of several requests is read once more for these.",
+    group: Group::Moving,
+    commands: COPY,
+};
+
+pub(crate) static ALGORITHM: CliOption<Algorithm> = CliOption {
+    name: "algorithm",
+    letter: None,
+    value: "WHICH",
+    kind: Kind::Choice(&Algorithm::NAMES, |i| {
+        Algorithm::parse(Algorithm::NAMES[i]).expect("each of these names is one")
+    }),
+    default: "",
+    help: "What lines of MANIFEST without a name of a digest have",
+    more: "Left out, 64 hexadecimal digits are BLAKE3 and 32 are MD5. A file of sha256sum needs \
+           it, unless it was written with --tag.",
+    group: Group::Moving,
+    commands: &[CommandId::Verify],
+};
+
+const EXTRA_PHRASE: &str = "adler32, crc32c, md5, sha256, or several with commas between them";
 
 pub(crate) static CPUS: CliOption<Cpus> = CliOption {
     name: "cpus",

@@ -71,6 +71,11 @@ impl Gateway {
         self.folder.path().join("data").join(BUCKET).join(key)
     }
 
+    /// The folder of the program's state, journals of uploads among it.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// Runs a command line of the program against this store; `s3:` in it is the bucket.
     pub(crate) fn run(&self, scene: &Scene, line: &str) -> Ran {
         run::to_end(self.command(scene, line, self.port), b"")
@@ -87,6 +92,7 @@ impl Gateway {
         let line = line.replace(&format!("s3://{BUCKET}//"), "s3://"); // a URL that is whole
         let mut command = scene.command(&scene.words(&line));
         with_credentials(&mut command).env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
+        command.env("XDG_STATE_HOME", self.state());
         command
     }
 
@@ -198,10 +204,12 @@ impl FaultyStore {
         let (fitting, applied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let store = FaultyStore { port, applied: applied.clone(), seen: seen.clone() };
-        let gateway = gateway.clone();
+        // Its thread never ends, and must not keep the gateway running.
+        let gateway = Arc::downgrade(gateway);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let (gateway, rule) = (gateway.clone(), rule.clone());
+                let Some(gateway) = gateway.upgrade() else { return };
+                let rule = rule.clone();
                 let (fitting, applied, seen) = (fitting.clone(), applied.clone(), seen.clone());
                 thread::spawn(move || {
                     let mut proxied = Proxied { client, gateway, rule, fitting, applied, seen };

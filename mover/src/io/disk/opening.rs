@@ -3,10 +3,13 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::io::call::Call;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{is_ours_alone, status_from, timestamps};
-use crate::io::volume::Cache;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use crate::io::system;
+use crate::io::volume::{Cache, Handle, READ_THROUGH, Volume, show};
+use base::fault::{Class, Fault};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 impl Disk {
@@ -32,6 +35,35 @@ impl Disk {
         let (parent, name) = self.parent(path)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(mode))
+    }
+
+    /// Drops what the page cache has of a file that has been synced, and reads past it: with direct
+    /// I/O, else where the kernel says that nothing of it is left there. A file in memory is its
+    /// own medium.
+    pub(super) fn opened_past_cache(&self, path: &[u8]) -> Result<Handle, Fault> {
+        let file = self.open(path, READ_THROUGH)?;
+        if !self.waits() {
+            return Ok(file);
+        }
+        let fault = |errno| self.fault(Call::Open, path, errno);
+        rustix::fs::fadvise(file.fd(), 0, None, Advice::DontNeed).map_err(fault)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT;
+        match self.open_in_parent(path, flags, 0) {
+            Ok(direct) => return Ok(Handle::new(direct)),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(fault(errno)),
+        }
+        match system::cached_bytes(file.fd()) {
+            Some(0) => Ok(file),
+            _ => {
+                let text = format!(
+                    "'{}': its file system has no direct I/O and keeps it in memory, so what the \
+                     disk has of it cannot be read: leave out --verify disk",
+                    show(self, path)
+                );
+                Err(Fault::new(Class::Local, text))
+            }
+        }
     }
 
     /// Opens with direct I/O where the file system supports it, else through the page cache.

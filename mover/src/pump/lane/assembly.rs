@@ -25,6 +25,7 @@ use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::Plan;
 use crate::work::codec::{self, CompressStep, DecompressStep};
 use crate::work::digest::{Check, Sign};
+use crate::work::extra::Extra;
 use crate::work::passage::{Passage, Step};
 use crate::work::sparse::{Expand, Squeeze};
 use base::codec::{Coding, Compress, DecompressionTime};
@@ -492,7 +493,10 @@ fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
     let (kind, slot) = (ends.settings.digest, ends.settings.request_bytes);
     let mut steps: Vec<Box<dyn Step>> = Vec::new();
     match (&ends.source, &ends.sink) {
-        (Some(_), Some(_)) => steps.push(Box::new(Sign::new(kind, slot))),
+        (Some(_), Some(_)) => {
+            steps.push(Box::new(Sign::new(kind, slot)));
+            steps.extend(extra(ends));
+        }
         (Some(_), None) => {
             steps.push(Box::new(Sign::new(kind, slot)));
             steps.push(Box::new(Squeeze));
@@ -502,7 +506,14 @@ fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
             steps.extend(codec);
             steps.push(Box::new(Expand::new(slot)));
             steps.push(Box::new(Check::new(kind, slot)));
+            steps.extend(extra(ends));
         }
     }
     steps
+}
+
+/// Digests besides, where they are asked for.
+fn extra(ends: &Ends) -> Option<Box<dyn Step>> {
+    let kinds = ends.settings.digest_also;
+    (!kinds.is_empty()).then(|| Box::new(Extra::new(kinds)) as Box<dyn Step>)
 }

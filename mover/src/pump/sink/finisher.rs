@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::io::volume::{Cache, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
+use crate::io::volume::{Cache, Handle, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
 use crate::pump::sink::mirror::{Obstacles, Pass, Step};
 use crate::pump::sink::objects::{Advance, Complete, Wanted};
 use crate::pump::sink::places::{self, Synced, is_place};
+use crate::pump::sink::read_back::ReadBack;
 use crate::wire::manifest::EntryKind;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::label::Sum;
 use base::settings::Fsync;
@@ -29,6 +31,7 @@ pub struct Finished {
     pub path: Vec<u8>,
     pub bytes: u64,
     pub outcome: Result<Option<Sum>, Fault>,
+    pub extra: ExtraSums,
 }
 
 /// One for each sink. Not a lane's work: a sync can take seconds.
@@ -50,6 +53,8 @@ pub struct Finisher {
     obstacles: Option<Arc<Obstacles>>,
     /// Where what is replaced is kept.
     backup: Option<Arc<Backup>>,
+    /// Compares what the medium gives back, where that is asked.
+    read_back: Option<ReadBack>,
 }
 
 impl Finisher {
@@ -71,6 +76,7 @@ impl Finisher {
             own_name: None,
             obstacles: None,
             backup: None,
+            read_back: None,
         }
     }
 
@@ -82,12 +88,17 @@ impl Finisher {
         Finisher { backup, ..self }
     }
 
+    pub(crate) fn reading_back(self, read_back: Option<ReadBack>) -> Finisher {
+        Finisher { read_back, ..self }
+    }
+
     /// Finishes these objects together. A failed one loses its temporary file and keeps its fault.
     pub fn epoch(&mut self, objects: Vec<Complete>) -> Vec<Finished> {
         let (mut places, mut objects): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|object| is_place(object.wanted.kind));
         if let Some(volume) = self.volume.clone() {
             objects.iter_mut().for_each(|object| prepare(&*volume, object));
+            self.read_back.iter().for_each(|it| it.digest_also(&*volume, &mut objects));
             if self.fsync == Fsync::File {
                 self.sync(&*volume, &mut objects);
                 let named = self.sync_own_name(&*volume);
@@ -95,6 +106,7 @@ impl Finisher {
                     apply(object, |_| named.clone());
                 }
             }
+            self.read_back.iter().for_each(|it| it.files(&*volume, &mut objects));
             if let Err(fault) = self.note_done(&*volume, &mut objects) {
                 objects.iter_mut().for_each(|object| apply(object, |_| Err(fault.clone())));
             }
@@ -108,6 +120,7 @@ impl Finisher {
                     volume.rename(&wanted.temporary, &wanted.path, wanted.replace)
                 });
             }
+            self.read_back.iter().for_each(|it| it.objects(&*volume, &mut objects));
             let mut synced = Synced::default();
             places::make_names(&*volume, (self.obstacles.as_deref(), backup), &mut places);
             places::leave(&*volume, &mut places, self.fsync, &mut synced);
@@ -153,6 +166,8 @@ impl Finisher {
     /// temporary name meanwhile is recognized.
     fn note_done(&mut self, volume: &dyn Volume, objects: &mut [Complete]) -> Result<(), Fault> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
+        // What a store has acknowledged is kept.
+        let fsync = if volume.store().is_some() { Fsync::File } else { self.fsync };
         let mut files = Vec::with_capacity(objects.len());
         for object in objects.iter_mut().filter(|object| object.outcome.is_ok()) {
             let wanted = &object.wanted;
@@ -164,7 +179,7 @@ impl Finisher {
             };
             match made {
                 Ok(made) => {
-                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, self.fsync);
+                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, fsync);
                     files.push((key, object.outcome.as_ref().ok().copied().flatten()));
                 }
                 Err(fault) => object.outcome = Err(fault),
@@ -254,7 +269,17 @@ impl Finisher {
             };
             if let Some(file) = file {
                 self.begun.insert(advance.number, file);
+                let is_new = known.is_none();
+                let upload = match advance.file.handle()? {
+                    Handle::Object(object) => object.take_parts(),
+                    Handle::Fd(_) | Handle::Sim(_) => None,
+                };
+                let is_upload = upload.is_some();
+                upload.map_or(Ok(()), |upload| journal.parts(file, upload, is_new))?;
                 journal.have(file, &advance.written)?;
+                if is_upload {
+                    journal.flushed(file)?; // what a store has acknowledged is kept
+                }
             }
             files.push(file);
         }
@@ -310,6 +335,7 @@ impl From<Complete> for Finished {
             path: object.wanted.path,
             bytes: object.wanted.size,
             outcome: object.outcome,
+            extra: object.extra,
         }
     }
 }
@@ -448,7 +474,7 @@ mod tests {
             stays: false,
             new: None,
         };
-        Complete { wanted, outcome: Ok(None), made: None }
+        Complete { wanted, outcome: Ok(None), extra: ExtraSums::default(), made: None }
     }
 
     fn write(volume: &SimVolume, wanted: &Wanted) -> Status {

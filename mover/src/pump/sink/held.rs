@@ -1,8 +1,10 @@
 //! What earlier runs have left of the objects that are offered.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::io::store::NewObject;
 use crate::io::volume::show;
 use crate::pump::sink::journal::{Left, Origin, Partial, PriorRuns};
 use crate::pump::sink::resume::{free_temporary, temporary};
@@ -86,6 +88,25 @@ impl SinkSide {
         })
     }
 
+    /// What it becomes where the destination is an object store, with what earlier runs have
+    /// written of it.
+    pub(super) fn new_object(
+        &self,
+        number: u64,
+        entry: &Entry,
+        partial: Option<&Partial>,
+    ) -> Option<Arc<NewObject>> {
+        self.target.volume()?.store()?;
+        Some(Arc::new(NewObject {
+            path: entry.path.clone(),
+            size: (entry.kind != EntryKind::Pipe).then_some(entry.size),
+            meta: self.metadata(entry),
+            replace: self.replace(number),
+            part_bytes: self.settings.request_bytes,
+            prior: partial.and_then(Partial::continued),
+        }))
+    }
+
     /// Finds what earlier runs left of long files.
     pub(super) fn find_partials(&mut self, chunk: &Chunk, wanted: &[bool]) -> Result<(), Fault> {
         let (Some(prior_runs), Some(volume)) = (&mut self.prior_runs, self.target.volume()) else {
@@ -108,7 +129,7 @@ impl SinkSide {
                     continue;
                 }
             };
-            let there = volume.status(&name)?;
+            let there = if volume.store().is_some() { None } else { volume.status(&name)? };
             let number = chunk.first + member as u64;
             let has_room = there.map_or(0, |there| there.allocated_bytes);
             self.partial_rooms.insert(number, has_room);

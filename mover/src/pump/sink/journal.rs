@@ -1,7 +1,8 @@
 //! The sink's record from one run to the next: which ranges of which files are here, and which
 //! files are complete.
 //!
-//! The journal is a file in the destination root, appended to and never edited:
+//! The journal is a file in the destination root, or in a folder of this host where that is an
+//! object store; it is appended to and never edited:
 //!
 //! ```text
 //! record   length u32 | CRC-32C of what follows u32 | kind u8 | fields
@@ -13,6 +14,8 @@
 //! Drop     file u32                                  its ranges are of no use any more
 //! Forget   file u32                                  what was written and not flushed is lost
 //! Folder   path, inode u64                           is created next; the root (no path) exists
+//! Upload   file u32, id                              writes it to an object store
+//! Parts    file u32, (offset, len, sum, tag) ...     of that, acknowledged by the store
 //! ```
 //!
 //! A record that is cut short or damaged ends the journal: what follows it is ignored, which costs
@@ -22,7 +25,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::record::Record;
-use self::record::{DONE_FRONT_BYTES, FRONT_BYTES, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX};
+use self::record::{
+    DONE_FRONT_BYTES, FRONT_BYTES, ID_BYTES_MAX, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX,
+    TAG_BYTES_MAX,
+};
+use crate::io::store::{OBJECT_DEVICE, Upload, UploadedPart};
 use crate::io::system::boot_id;
 use crate::io::volume::{
     Handle, Identity, Locked, Mtime, READ_THROUGH, Status, StatusKind, Volume, show,
@@ -37,6 +44,7 @@ mod prior_runs;
 mod record;
 #[cfg(test)]
 mod tests;
+mod uploads;
 
 pub(crate) use self::prior_runs::Left;
 
@@ -122,6 +130,8 @@ pub struct Partial {
     pub flushed: Held,
     /// Written, but perhaps only to memory: it is read back before it is trusted.
     pub written: Held,
+    /// The upload that writes it to a store.
+    pub upload: Option<Arc<Upload>>,
 }
 
 /// What a journal says, read from its start. Pure: any bytes make some state.
@@ -175,27 +185,11 @@ impl Replay {
                 let (flushed, written) = (Held::default(), Held::default());
                 // Of two that began under one name only the later one has the file.
                 self.partials.retain(|_, partial| partial.origin.path != origin.path);
-                let partial = Partial { file, origin, request_bytes, made, flushed, written };
+                let partial =
+                    Partial { file, origin, request_bytes, made, flushed, written, upload: None };
                 self.partials.insert(file, partial);
             }
-            Record::Have { file, ranges, nodes } => {
-                let Some(partial) = self.partials.get_mut(&file) else { return true };
-                let size = partial.origin.size;
-                let sound = ranges.iter().all(|(start, end)| start < end && *end <= size)
-                    && ranges.is_sorted_by(|one, next| one.1 <= next.0)
-                    && nodes_fit(partial.origin.digest, &ranges, &nodes);
-                if !sound {
-                    self.partials.remove(&file);
-                    return true;
-                }
-                // What was here and could not be used has arrived again.
-                for held in [&mut partial.flushed, &mut partial.written] {
-                    if held.has_any(&ranges) {
-                        *held = held.without(&ranges);
-                    }
-                }
-                assert!(partial.written.add(&ranges, &nodes), "made room for above");
-            }
+            Record::Have { file, ranges, nodes } => self.have(file, &ranges, &nodes),
             Record::Flushed { file } => {
                 let Some(partial) = self.partials.get_mut(&file) else { return true };
                 let written = std::mem::take(&mut partial.written);
@@ -222,8 +216,38 @@ impl Replay {
             Record::Folder { path, inode } => {
                 self.folders.insert(path, inode);
             }
+            Record::Upload { file, id } => {
+                if let Some(partial) = self.partials.get_mut(&file) {
+                    partial.upload = Some(Arc::new(Upload { id, ..Upload::default() }));
+                }
+            }
+            Record::Parts { file, parts } => {
+                let upload = self.partials.get_mut(&file).and_then(|it| it.upload.as_mut());
+                if let Some(upload) = upload {
+                    Arc::make_mut(upload).parts.extend(parts);
+                }
+            }
         }
         true
+    }
+
+    fn have(&mut self, file: u32, ranges: &[(u64, u64)], nodes: &[Node]) {
+        let Some(partial) = self.partials.get_mut(&file) else { return };
+        let size = partial.origin.size;
+        let sound = ranges.iter().all(|(start, end)| start < end && *end <= size)
+            && ranges.is_sorted_by(|one, next| one.1 <= next.0)
+            && nodes_fit(partial.origin.digest, ranges, nodes);
+        if !sound {
+            self.partials.remove(&file);
+            return;
+        }
+        // What was here and could not be used has arrived again.
+        for held in [&mut partial.flushed, &mut partial.written] {
+            if held.has_any(ranges) {
+                *held = held.without(ranges);
+            }
+        }
+        assert!(partial.written.add(ranges, nodes), "made room for above");
     }
 }
 
@@ -261,7 +285,9 @@ pub(crate) fn key_of(path: &[u8], size: u64, mtime: Mtime, made: &Status, fsync:
     for number in [size, mtime.seconds as u64, mtime.nanos.into()] {
         hasher.update(&number.to_le_bytes());
     }
-    let of_made = [made.size, made.inode.1, made.mtime.seconds as u64, made.mtime.nanos.into()];
+    // What the bytes of an object are is known; a store may keep another time.
+    let made_at = if made.inode.0 == OBJECT_DEVICE { Mtime::default() } else { made.mtime };
+    let of_made = [made.size, made.inode.1, made_at.seconds as u64, made_at.nanos.into()];
     for number in of_made {
         hasher.update(&number.to_le_bytes());
     }
@@ -308,15 +334,22 @@ impl Tail {
     }
 
     fn add(&self, record: &Record) -> Result<(), Fault> {
+        self.begin()?;
+        let state = &mut *self.lock();
+        let bytes = record.encode();
+        self.volume.append(&self.file, &self.name, state.end, &bytes)?;
+        state.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the first record, where there is none.
+    fn begin(&self) -> Result<(), Fault> {
         let state = &mut *self.lock();
         if state.end == 0 {
             let open = Record::Open { transfer: self.transfer }.encode();
             self.volume.append(&self.file, &self.name, 0, &open)?;
             state.end = open.len() as u64;
         }
-        let bytes = record.encode();
-        self.volume.append(&self.file, &self.name, state.end, &bytes)?;
-        state.end += bytes.len() as u64;
         Ok(())
     }
 
@@ -329,11 +362,15 @@ impl Tail {
 #[derive(Debug)]
 pub struct PriorRuns {
     tail: Arc<Tail>,
+    /// Where files are, which may be elsewhere than the journal.
+    volume: Arc<dyn Volume>,
     partials: BTreeMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
     /// Folders that they have created, and for the root its inode.
     folders: BTreeMap<Vec<u8>, u64>,
     unread: bool,
+    /// An earlier run began, whether or not it has left anything.
+    is_again: bool,
 }
 
 /// Appends to the journal. One for each sink, with its finisher.
@@ -362,12 +399,12 @@ pub enum Opened {
 
 /// Finds what earlier runs left under this name, and continues it.
 pub fn open(
-    volume: &Arc<dyn Volume>,
+    files: &Arc<dyn Volume>,
     name: &[u8],
     transfer: TransferId,
     own: Cut,
 ) -> Result<Opened, Fault> {
-    let name = name.to_vec();
+    let (volume, name) = (&beside(files)?, name.to_vec());
     let file = match volume.open_locked(&name)? {
         Locked::Ours(file) => file,
         Locked::Busy => return Ok(Opened::Busy),
@@ -385,8 +422,15 @@ pub fn open(
     let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
     let partials = replay.partials.into_values();
     let partials = partials.map(|partial| (partial.origin.path.clone(), partial)).collect();
+    let (folders, volume) = (replay.folders, files.clone());
+    let is_again = replay.sound_bytes > 0;
+    if files.store().is_some() {
+        // A small object is there before anything is recorded of it.
+        tail.begin()?;
+    }
+    let tail_too = tail.clone();
     let prior_runs =
-        PriorRuns { tail: tail.clone(), partials, done, folders: replay.folders, unread };
+        PriorRuns { tail: tail_too, volume, partials, done, folders, unread, is_again };
     let journal = Journal {
         tail,
         files: replay.files,
@@ -402,11 +446,11 @@ pub fn open(
 /// What earlier runs completed, as a journal under this name says, for a run that changes nothing.
 /// `None` where there is none of this user.
 pub(crate) fn look(
-    volume: &Arc<dyn Volume>,
+    files: &Arc<dyn Volume>,
     name: &[u8],
     transfer: TransferId,
 ) -> Result<Option<PriorRuns>, Fault> {
-    let name = name.to_vec();
+    let (volume, name) = (&beside(files)?, name.to_vec());
     let is_file = volume.status(&name)?.is_some_and(|there| there.kind == StatusKind::File);
     if !is_file || volume.is_foreign(&name)? {
         return Ok(None);
@@ -419,7 +463,14 @@ pub(crate) fn look(
     let state = Mutex::new(TailState { end: replay.sound_bytes, open_folders: 0 });
     let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
     let (partials, folders) = (BTreeMap::new(), BTreeMap::new());
-    Ok(Some(PriorRuns { tail, partials, done, folders, unread: false }))
+    let volume = files.clone();
+    let (unread, is_again) = (false, true);
+    Ok(Some(PriorRuns { tail, volume, partials, done, folders, unread, is_again }))
+}
+
+/// Where the journal of what is written to this volume is.
+pub(crate) fn beside(files: &Arc<dyn Volume>) -> Result<Arc<dyn Volume>, Fault> {
+    files.store().map_or_else(|| Ok(files.clone()), |store| store.journals())
 }
 
 /// Reads a file from its start for as long as `take` uses what it is given.
@@ -462,6 +513,20 @@ impl Journal {
 
     pub fn have(&mut self, file: u32, held: &Held) -> Result<(), Fault> {
         held.records(file).iter().try_for_each(|record| self.add(record))
+    }
+
+    /// Records parts of the upload that writes a file, and the upload itself when it is new.
+    pub(crate) fn parts(&mut self, file: u32, upload: Upload, is_new: bool) -> Result<(), Fault> {
+        if upload.id.len() > ID_BYTES_MAX {
+            return Ok(()); // nothing that is said of it could be used
+        }
+        if is_new {
+            self.add(&Record::Upload { file, id: upload.id })?;
+        }
+        let fits = |(_, part): &(u64, UploadedPart)| part.tag.len() <= TAG_BYTES_MAX;
+        let parts: Vec<_> = upload.parts.into_iter().filter(fits).collect();
+        let record = |some: &[(u64, UploadedPart)]| Record::Parts { file, parts: some.to_vec() };
+        parts.chunks(PARTS_MAX).try_for_each(|some| self.add(&record(some)))
     }
 
     pub fn flushed(&mut self, file: u32) -> Result<(), Fault> {
@@ -519,6 +584,10 @@ impl Journal {
         self.tail.add(record)
     }
 }
+
+/// Parts of one record, which is short enough then.
+const PARTS_MAX: usize = 1024;
+const _: () = assert!(PARTS_MAX * (26 + TAG_BYTES_MAX) < RECORD_BYTES_MAX && PARTS_MAX <= LIST_MAX);
 
 /// The fault when another process has the journal.
 pub fn busy(volume: &dyn Volume) -> Fault {

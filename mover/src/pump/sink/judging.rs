@@ -111,12 +111,27 @@ impl SinkSide {
             return Ok(Some(Verdict::Kept));
         }
         Ok(match self.settings.overwrite {
+            Overwrite::Never if self.may_be_ours(volume, entry, status) => None,
             Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
             Overwrite::Older if has_time(entry) && mtime_of(entry) <= status.mtime => {
                 Some(Verdict::Kept)
             }
             Overwrite::Older | Overwrite::Always => None,
         })
+    }
+
+    /// A small object of a store has its name as soon as it is written, before a journal has it. An
+    /// earlier run may have written one of this length: the store compares its bytes when it is put
+    /// again.
+    fn may_be_ours(&self, volume: &dyn Volume, entry: &Entry, there: Status) -> bool {
+        let again = self.prior_runs.as_ref().is_some_and(|prior_runs| prior_runs.is_again());
+        let is_small = entry.size <= u64::from(self.settings.request_bytes);
+        volume.store().is_some()
+            && again
+            && is_small
+            && !self.settings.fresh
+            && entry.kind == EntryKind::File
+            && (there.kind, there.size) == (StatusKind::File, entry.size)
     }
 
     /// Files that an earlier run made and nobody has changed since; and links that exist.

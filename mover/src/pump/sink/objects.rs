@@ -14,8 +14,10 @@ use crate::pump::sink::journal::{Held, Origin};
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use crate::work::digest::{FileSum, Shift};
+use crate::work::extra;
 use crate::work::voids;
 use base::extent::{Extent, ExtentSet};
+use base::extra::{ExtraDigests, ExtraSums};
 use base::fault::{Class, Fault};
 use base::label::{Kind, Sum};
 use base::settings::DigestKind;
@@ -72,6 +74,8 @@ pub struct Advance {
 pub struct Complete {
     pub wanted: Wanted,
     pub outcome: Result<Option<Sum>, Fault>,
+    /// Digests besides that are known already.
+    pub extra: ExtraSums,
     /// What it was when it had been written, where a batch wrote it.
     pub made: Option<Status>,
 }
@@ -124,6 +128,7 @@ struct State {
     /// Objects of which something has been written since the journal was updated.
     advanced: BTreeSet<u64>,
     complete: Sender<Complete>,
+    digest_also: ExtraDigests,
 }
 
 /// What is at an address.
@@ -150,6 +155,7 @@ struct Object {
     sum: FileSum,
     /// What the journal does not have yet; `None` for what it does not record.
     news: Option<News>,
+    extra: extra::Parts,
     fault: Option<Fault>,
 }
 
@@ -175,10 +181,17 @@ impl Objects {
             written_on: BTreeMap::new(),
             advanced: BTreeSet::new(),
             complete,
+            digest_also: ExtraDigests::NONE,
         };
         let shift = (digest == DigestKind::Crc64).then(|| Arc::new(Shift::new(slot_bytes)));
         let (state, when_written) = (Mutex::new(state), OnceLock::new());
         Objects { slot_bytes, digest, shift, watch, state, when_written }
+    }
+
+    /// Has these digests collected besides.
+    pub(crate) fn digesting_also(self, digest_also: ExtraDigests) -> Objects {
+        self.lock().digest_also = digest_also;
+        self
     }
 
     /// An object with one or more slots of its own, some of which may be here.
@@ -220,13 +233,16 @@ impl Objects {
     /// An object without bytes: complete as it is.
     pub(crate) fn expect_empty(&self, wanted: Wanted) {
         let sum = crate::work::digest::empty_sum(self.digest);
-        let _ = self.lock().complete.send(Complete { wanted, outcome: Ok(sum), made: None });
+        let state = self.lock();
+        let extra = extra::of(state.digest_also, b"");
+        let _ = state.complete.send(Complete { wanted, outcome: Ok(sum), extra, made: None });
     }
 
     /// An object without bytes of its own that can be made now, or that has failed.
     pub(crate) fn hand_over(&self, wanted: Wanted, fault: Option<Fault>) {
         let outcome = fault.map_or(Ok(None), Err);
-        let _ = self.lock().complete.send(Complete { wanted, outcome, made: None });
+        let extra = ExtraSums::default();
+        let _ = self.lock().complete.send(Complete { wanted, outcome, extra, made: None });
     }
 
     fn insert(&self, state: &mut State, slot: u64, wanted: Wanted) {
@@ -235,6 +251,7 @@ impl Objects {
             missing: wanted.size,
             sum: FileSum::with_shift(self.digest, self.shift.clone()),
             news: None,
+            extra: extra::Parts::default(),
             fault: None,
             wanted,
         };
@@ -516,6 +533,9 @@ impl Object {
                 false => self.sum.add(piece),
             }
         }
+        let first = request.extra.partition_point(|piece| piece.segment < segment);
+        let of_it = request.extra[first..].iter().take_while(|piece| piece.segment == segment);
+        of_it.for_each(|piece| self.extra.add(piece));
     }
 }
 
@@ -533,7 +553,8 @@ fn complete_if_all_came(state: &mut State, number: u64, made: Option<Status>) {
         None => Ok(object.sum.finish(object.wanted.size)),
     };
     // There is no finisher when the side is stopping; then nothing needs to be finished.
-    let _ = state.complete.send(Complete { wanted: object.wanted, outcome, made });
+    let extra = object.extra.finish(state.digest_also, object.wanted.size);
+    let _ = state.complete.send(Complete { wanted: object.wanted, outcome, extra, made });
 }
 
 /// The payload must be what the ledger says, before a byte of it is used.

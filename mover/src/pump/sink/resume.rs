@@ -54,7 +54,7 @@ impl ResumeState {
         callbacks: &ResumeCallbacks<'_>,
     ) -> Result<ResumeState, Fault> {
         let volume = match target.volume() {
-            Some(volume) if !settings.dry_run && volume.store().is_none() => volume,
+            Some(volume) if !settings.dry_run => volume,
             volume => return Ok(look(volume, &transfer, (settings, spare_tag), callbacks)),
         };
         let give_up = clock::now().after(Nanos(settings.stall.0 + LEAVING.0));
@@ -104,7 +104,7 @@ impl ResumeState {
             (callbacks.warn)(format!(
                 "the journal in '{}' is damaged, or of another version of datapump: what earlier \
                  runs left begins anew",
-                show(&**volume, b"")
+                show(&*journal::beside(volume)?, b"")
             ));
         }
         let cut = prepare((&mut prior_runs, &mut journal), &**volume, &tag, (settings, callbacks))?;
@@ -124,8 +124,7 @@ fn look(
     (settings, tag): (&Settings, String),
     callbacks: &ResumeCallbacks<'_>,
 ) -> ResumeState {
-    let keeps = |volume: &&Arc<dyn Volume>| !settings.fresh && volume.store().is_none();
-    let found = volume.filter(keeps).map(|volume| {
+    let found = volume.filter(|_| !settings.fresh).map(|volume| {
         journal::look(volume, &journal_name(transfer), *transfer).unwrap_or_else(|fault| {
             (callbacks.warn)(format!("what earlier runs completed is not known: {fault}"));
             None

@@ -96,7 +96,9 @@ impl Core {
             for object in finished {
                 let (path, kind, bytes) = (object.path.clone(), object.kind, object.bytes);
                 match &object.outcome {
-                    Ok(sum) => self.finished_well(Settled { path, kind, bytes }, *sum),
+                    Ok(sum) => {
+                        self.finished_well(Settled { path, kind, bytes }, *sum, object.extra)
+                    }
                     Err(fault) => self.failed(path, fault.clone()),
                 }
             }

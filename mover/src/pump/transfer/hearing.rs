@@ -8,9 +8,11 @@ use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
 use crate::work::digest::to_hex;
+use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::Notice;
 use base::label::Sum;
+use base::limits::OBJECTS_IN_FLIGHT_MAX;
 
 impl Core {
     pub(super) fn hear(&mut self, message: Message) -> Result<(), Fault> {
@@ -176,7 +178,8 @@ impl Core {
             Message::Finished { objects } | Message::Held { objects } => {
                 for (object, sum) in objects {
                     let (path, kind, bytes) = paths[(object - first) as usize].clone();
-                    self.finished_well(Settled { path, kind, bytes }, *sum);
+                    let settled = Settled { path, kind, bytes };
+                    self.finished_well(settled, *sum, ExtraSums::default());
                 }
             }
             _ => {}
@@ -194,11 +197,19 @@ impl Core {
                 }
                 source.acknowledged(self.now, &ranges)
             }
+            Message::Extra { objects } => {
+                if self.extra.len() + objects.len() > OBJECTS_IN_FLIGHT_MAX as usize {
+                    return Err(Fault::peer("digests of objects that are not finished"));
+                }
+                self.extra.extend(objects);
+                Ok(())
+            }
             Message::Finished { objects } => {
                 for (object, sum) in objects {
                     let source = self.source.as_mut().expect("as above");
                     let settled = source.settle(object)?;
-                    self.finished_well(settled, sum);
+                    let extra = self.extra.remove(&object).unwrap_or_default();
+                    self.finished_well(settled, sum, extra);
                 }
                 Ok(())
             }
@@ -206,7 +217,7 @@ impl Core {
                 for (object, sum) in objects {
                     let source = self.source.as_mut().expect("as above");
                     let settled = source.held_whole(object)?;
-                    self.finished_well(settled, sum);
+                    self.finished_well(settled, sum, ExtraSums::default());
                 }
                 Ok(())
             }
@@ -232,7 +243,7 @@ impl Core {
         }
     }
 
-    pub(super) fn finished_well(&mut self, settled: Settled, sum: Option<Sum>) {
+    pub(super) fn finished_well(&mut self, settled: Settled, sum: Option<Sum>, extra: ExtraSums) {
         let Settled { path, kind, bytes } = settled;
         if matches!(kind, EntryKind::Directory | EntryKind::Leave) {
             if self.sink.is_none() && kind == EntryKind::Directory {
@@ -247,7 +258,7 @@ impl Core {
             self.watch.tell(Notice::WouldCopy { path, bytes });
         } else if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
             let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
-            self.watch.tell(Notice::FileDone { path, bytes, digest });
+            self.watch.tell(Notice::FileDone { path, bytes, digest, extra });
         }
     }
 }

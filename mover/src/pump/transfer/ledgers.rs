@@ -43,7 +43,10 @@ impl Ledgers {
             Arc::new(plan.in_lockstep(settings.lockstep))
         });
         let (complete_in, complete) = channel();
-        let objects = || Arc::new(Objects::new(slot, settings.digest, watch.clone(), complete_in));
+        let objects = || {
+            let objects = Objects::new(slot, settings.digest, watch.clone(), complete_in);
+            Arc::new(objects.digesting_also(settings.digest_also))
+        };
         let objects = here.sink.then(objects);
         let complete = objects.is_some().then_some(complete);
         Ledgers { plan, objects, complete, cancellation }

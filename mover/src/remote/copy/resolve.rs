@@ -42,7 +42,9 @@ pub(super) fn resolve(job: &Job, is_far: bool, reach: &Reach) -> Result<Resolved
 /// Requests of a second each at a limited rate would come in bursts: one takes an eighth at most.
 pub(super) fn with_requests_for_rate(job: &Job) -> Job {
     let mut job = job.clone();
-    if let Some(rate) = job.settings.rate {
+    // Parts of an object are large, however slowly they are sent.
+    let is_store = matches!(job.target, Location::Object(_));
+    if let Some(rate) = job.settings.rate.filter(|_| !is_store) {
         let eighth = (rate.bytes_per_second / 8.0) as u32 / REQUEST_BYTES_STEP * REQUEST_BYTES_STEP;
         let most = eighth.max(REQUEST_BYTES_MIN);
         job.settings.request_bytes = job.settings.request_bytes.min(most);

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::wire::reader::{Reader, Writer};
 use base::codec::{Codec, CodecTime, Coding, CompressionCounts, DecompressionTime};
+use base::extra::ExtraSums;
 use base::fault::Fault;
 use base::job::Location;
 use base::label::Sum;
@@ -110,6 +111,30 @@ pub(crate) fn put_finished(out: &mut Writer, objects: &[(u64, Option<Sum>)]) {
 
 pub(crate) fn get_finished(from: &mut Reader<'_>) -> Result<Vec<(u64, Option<Sum>)>, Fault> {
     get_list(from, FINISHED_MAX, |from| Ok((from.u64()?, from.option(|from| from.array())?)))
+}
+
+pub(crate) fn put_extra(out: &mut Writer, objects: &[(u64, ExtraSums)]) {
+    out.u16(objects.len() as u16);
+    for (object, sums) in objects {
+        out.u64(*object);
+        out.option(sums.adler32, |out, sum| out.raw(&sum));
+        out.option(sums.crc32c, |out, sum| out.raw(&sum));
+        out.option(sums.md5, |out, sum| out.raw(&sum));
+        out.option(sums.sha256, |out, sum| out.raw(&sum));
+    }
+}
+
+pub(crate) fn get_extra(from: &mut Reader<'_>) -> Result<Vec<(u64, ExtraSums)>, Fault> {
+    get_list(from, FINISHED_MAX, |from| {
+        let object = from.u64()?;
+        let sums = ExtraSums {
+            adler32: from.option(|from| from.array())?,
+            crc32c: from.option(|from| from.array())?,
+            md5: from.option(|from| from.array())?,
+            sha256: from.option(|from| from.array())?,
+        };
+        Ok((object, sums))
+    })
 }
 
 pub(crate) fn put_open(out: &mut Writer, open: &Open) {

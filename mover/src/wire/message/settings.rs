@@ -6,6 +6,7 @@ use crate::wire::manifest::path_is_safe;
 use crate::wire::reader::{Reader, Writer};
 use base::codec::{Coding, Compress};
 use base::dscp::Dscp;
+use base::extra::ExtraDigests;
 use base::fault::Fault;
 use base::limits::{
     DEPTH_MAX, FILTERS_MAX, MEMORY_BYTES_MIN, OWNER_RULES_BYTES_MAX, STREAMS_MAX, WINDOW_BYTES_MAX,
@@ -48,6 +49,7 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u8(settings.seal as u8);
     out.u8(settings.digest as u8);
     out.u8(settings.verify as u8);
+    out.u8(settings.digest_also.code());
     out.u8(settings.fsync as u8);
     out.u8(settings.overwrite as u8);
     out.u64(settings.memory_bytes);
@@ -172,6 +174,7 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         seal: get_choice(from, Seal::from_code)?,
         digest: get_choice(from, DigestKind::from_code)?,
         verify: get_choice(from, Verify::from_code)?,
+        digest_also: get_choice(from, ExtraDigests::from_code)?,
         fsync: get_choice(from, Fsync::from_code)?,
         overwrite: get_choice(from, Overwrite::from_code)?,
         memory_bytes: from.u64()?,

@@ -3,7 +3,7 @@
 use crate::io::volume::{Handle, READ_THROUGH, Volume};
 use crate::pump::sink::journal::{
     DigestKind, ExtentSet, FileDigest, Held, Journal, Key, MADE_BYTES, Origin, Partial, PriorRuns,
-    Record, front_of,
+    Record, front_of, uploads,
 };
 use crate::work::digest::{Node, node_matches, nodes_of};
 use base::fault::Fault;
@@ -34,6 +34,11 @@ impl PriorRuns {
         self.partials.is_empty() && self.done.is_empty()
     }
 
+    /// True where an earlier run of the same command has begun, and has not ended.
+    pub(crate) fn is_again(&self) -> bool {
+        self.is_again
+    }
+
     /// True where there is a journal that cannot be read at all.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread
@@ -58,6 +63,10 @@ impl PriorRuns {
             let other = partial.origin.digest;
             if digest.is_weaker_than(other) { other } else { digest }
         });
+        if begun().any(|partial| partial.upload.is_some()) {
+            let most = request_bytes_max.max(own.request_bytes);
+            return uploads::cut_for(begun(), Cut { digest, ..own }, most);
+        }
         let fits = |partial: &Partial| {
             let Partial { origin, flushed, written, .. } = partial;
             let fits = |held: &Held| held.fits(origin.size, own.request_bytes);
@@ -79,6 +88,9 @@ impl PriorRuns {
     /// Bytes that are read back before they are trusted.
     pub(crate) fn doubtful_bytes(&self, cut: Cut) -> u64 {
         let doubtful = |partial: &Partial| {
+            if partial.upload.is_some() {
+                return 0; // the store is asked instead
+            }
             let weak = partial.origin.digest.is_weaker_than(cut.digest);
             let flushed = if weak { partial.flushed.ranges.total() } else { 0 };
             flushed + partial.written.ranges.total()
@@ -98,8 +110,12 @@ impl PriorRuns {
         going: impl Fn() -> bool,
     ) -> Result<Vec<Lost>, Fault> {
         let mut lost = Vec::new();
-        let volume = &*self.tail.volume;
+        let volume = &*self.volume;
         for partial in self.partials.values_mut() {
+            if let Some(store) = volume.store() {
+                lost.extend(uploads::prepare(store, partial)?);
+                continue;
+            }
             let name = temporary(&partial.origin.path);
             // A file that is not the one that was written is left to `partial`.
             let Some(part) = Part::open(volume, &name, partial)? else { continue };
@@ -127,12 +143,15 @@ impl PriorRuns {
         name: &[u8],
     ) -> Result<Left, Fault> {
         let Some(partial) = self.partials.get(&origin.path) else { return Ok(Left::Nothing) };
-        let there = Part::open(&*self.tail.volume, name, partial)?.is_some();
+        let store = self.volume.store();
+        let there = store.is_some() || Part::open(&*self.volume, name, partial)?.is_some();
         let partial = self.partials.remove(&origin.path).expect("looked at above");
         let held = &partial.flushed;
         let bytes = partial.bytes();
+        let lost = store.and_then(|_| uploads::unusable(&partial, slot_bytes));
         let why = match () {
             () if !partial.origin.is_same_source(origin) => "its source has changed since",
+            () if lost.is_some() => lost.unwrap_or_default(),
             () if !there => "its part is not the file that was written",
             () if held.ranges.is_empty() => "nothing of it could be believed",
             () if partial.origin.digest != origin.digest => "it was digested in another way",
@@ -141,6 +160,9 @@ impl PriorRuns {
             }
             () => return Ok(Left::Part(partial)),
         };
+        if let (Some(store), Some(upload)) = (store, &partial.upload) {
+            store.abandon(&origin.path, &upload.id);
+        }
         // Its temporary file is replaced by a new one, which may get the same inode.
         self.tail.add(&Record::Drop { file: partial.file })?;
         self.tail.sync()?;
@@ -218,9 +240,12 @@ impl PriorRuns {
 
     /// Removes what earlier runs began and was not asked for since, and forgets everything.
     pub(crate) fn remove_all(&mut self, temporary: impl Fn(&[u8]) -> Vec<u8>) {
-        for path in std::mem::take(&mut self.partials).into_keys() {
+        for (path, partial) in std::mem::take(&mut self.partials) {
+            if let (Some(store), Some(upload)) = (self.volume.store(), &partial.upload) {
+                store.abandon(&path, &upload.id);
+            }
             // A file that cannot be removed has a temporary name still, and `clean` finds it.
-            let _ = self.tail.volume.remove(&temporary(&path));
+            let _ = self.volume.remove(&temporary(&path));
         }
         self.done.clear();
     }
@@ -348,7 +373,7 @@ impl<'a> Part<'a> {
 
 impl Partial {
     /// How much of it the journal records.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.flushed.ranges.total() + self.written.ranges.total()
     }
 }

@@ -1,5 +1,6 @@
 //! The records of a journal, and how they are encoded.
 
+use crate::io::store::UploadedPart;
 use crate::io::volume::{Identity, Mtime};
 use crate::pump::sink::journal::{FileDigest, Key, Origin, TransferId};
 use crate::wire::reader::{Reader, Writer};
@@ -45,6 +46,16 @@ pub enum Record {
         path: Vec<u8>,
         inode: u64,
     },
+    /// The upload that writes a file to a store.
+    Upload {
+        file: u32,
+        id: String,
+    },
+    /// Parts of that, by their offsets, which the store has acknowledged.
+    Parts {
+        file: u32,
+        parts: Vec<(u64, UploadedPart)>,
+    },
 }
 
 pub(super) const VERSION: u8 = 3;
@@ -58,6 +69,10 @@ pub(super) const LIST_MAX: usize = 2048;
 
 /// Bytes before the first file of a `Done`: front, kind, count.
 pub(super) const DONE_FRONT_BYTES: usize = FRONT_BYTES + 3;
+
+/// What a store may call an upload, and a part; one with a longer name is not recorded.
+pub(super) const ID_BYTES_MAX: usize = 8 << 10;
+pub(super) const TAG_BYTES_MAX: usize = 96;
 
 /// Bytes of a digest and its kind.
 pub(super) const MADE_BYTES: u64 = 33;
@@ -85,18 +100,7 @@ impl Record {
             Record::Begin { file, origin, request_bytes, made } => {
                 out.u8(2);
                 out.u32(*file);
-                out.bytes(&origin.path);
-                out.u64(origin.size);
-                out.i64(origin.mtime.seconds);
-                out.u32(origin.mtime.nanos);
-                out.u8(origin.digest as u8);
-                out.u32(*request_bytes);
-                out.u64(made.inode);
-                out.u32(made.owner);
-                out.option(made.born, |out, born| {
-                    out.i64(born.seconds);
-                    out.u32(born.nanos);
-                });
+                put_begin(out, origin, *request_bytes, made);
             }
             Record::Have { file, ranges, nodes } => {
                 out.u8(3);
@@ -140,6 +144,16 @@ impl Record {
                 out.u8(8);
                 out.bytes(path);
                 out.u64(*inode);
+            }
+            Record::Upload { file, id } => {
+                out.u8(9);
+                out.u32(*file);
+                out.bytes(id.as_bytes());
+            }
+            Record::Parts { file, parts } => {
+                out.u8(10);
+                out.u32(*file);
+                put_parts(out, parts);
             }
         }
     }
@@ -215,9 +229,42 @@ impl Record {
                 let path = from.bytes(PATH_BYTES_MAX)?.to_vec();
                 Record::Folder { path, inode: from.u64()? }
             }
+            9 => Record::Upload { file: from.u32()?, id: from.text(ID_BYTES_MAX)? },
+            10 => {
+                let part = |from: &mut Reader<'_>| {
+                    let (offset, len, sum) = (from.u64()?, from.u64()?, from.u64()?);
+                    Ok((offset, UploadedPart { len, sum, tag: from.text(TAG_BYTES_MAX)? }))
+                };
+                Record::Parts { file: from.u32()?, parts: list(from, part)? }
+            }
             _ => return Err(unknown()),
         })
     }
+}
+
+fn put_parts(out: &mut Writer, parts: &[(u64, UploadedPart)]) {
+    out.u16(parts.len() as u16);
+    for (offset, part) in parts {
+        out.u64(*offset);
+        out.u64(part.len);
+        out.u64(part.sum);
+        out.bytes(part.tag.as_bytes());
+    }
+}
+
+fn put_begin(out: &mut Writer, origin: &Origin, request_bytes: u32, made: &Identity) {
+    out.bytes(&origin.path);
+    out.u64(origin.size);
+    out.i64(origin.mtime.seconds);
+    out.u32(origin.mtime.nanos);
+    out.u8(origin.digest as u8);
+    out.u32(request_bytes);
+    out.u64(made.inode);
+    out.u32(made.owner);
+    out.option(made.born, |out, born| {
+        out.i64(born.seconds);
+        out.u32(born.nanos);
+    });
 }
 
 pub(super) fn list<T>(

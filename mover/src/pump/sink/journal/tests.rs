@@ -23,6 +23,10 @@ fn have(file: u32, from: u64, to: u64) -> Record {
     Record::Have { file, ranges: vec![(from, to)], nodes: vec![node(from, to - from)] }
 }
 
+fn part(tag: &str) -> UploadedPart {
+    UploadedPart { len: 40, sum: 7, tag: tag.into() }
+}
+
 fn samples() -> Vec<Record> {
     vec![
         Record::Open { transfer: TRANSFER },
@@ -43,6 +47,9 @@ fn samples() -> Vec<Record> {
         Record::Drop { file: 1 },
         Record::Folder { path: b"".to_vec(), inode: 7 },
         Record::Folder { path: b"a".to_vec(), inode: 0 },
+        Record::Upload { file: 0, id: "id".into() },
+        Record::Parts { file: 0, parts: vec![(0, part("a")), (60, part("b"))] },
+        Record::Parts { file: 0, parts: vec![(60, part("c"))] },
     ]
 }
 
@@ -62,6 +69,9 @@ fn what_was_said_is_known() {
     assert_eq!(only.flushed.ranges.ranges().collect::<Vec<_>>(), [(0, 40)]);
     assert_eq!(only.written.nodes, [node(60, 40)]);
     assert_eq!(replay.done.len(), 2);
+    let upload = only.upload.as_ref().unwrap();
+    assert_eq!(upload.id, "id");
+    assert_eq!(upload.parts, [(0, part("a")), (60, part("c"))].into(), "the later one counts");
 }
 
 /// Cut anywhere, or with any bit flipped, it says what its valid front says, and no more.

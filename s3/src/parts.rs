@@ -1,0 +1,97 @@
+//! The parts of an upload that is not complete, as the store lists them.
+
+use crate::answers::Element;
+use crate::checksum;
+use crate::client::{Call, Client, Into, Trouble};
+use crate::refusal;
+use crate::upload::PARTS_MAX;
+use base::fault::Fault;
+use mover::io::store::ListedPart;
+
+/// Lists all parts; `None` where there is no such upload.
+pub(crate) fn all(
+    client: &Client,
+    (bucket, key): (&str, &str),
+    id: &str,
+) -> Result<Option<Vec<ListedPart>>, Fault> {
+    pages(|from| {
+        let query = [("uploadId", id), ("part-number-marker", from)];
+        let query = if from.is_empty() { &query[..1] } else { &query[..] };
+        let call = Call { method: "GET", bucket, key, query, ..Call::default() };
+        match client.call(&call, Into::Text) {
+            Err(Trouble::Refused(refusal)) if refusal.code == "NoSuchUpload" => Ok(None),
+            Err(trouble) => Err(refusal::fault(trouble, bucket, key)),
+            Ok(answer) => answer.document("a list of parts").map(Some),
+        }
+    })
+}
+
+/// `ask` has the page after a part.
+fn pages(
+    ask: impl Fn(&str) -> Result<Option<Element>, Fault>,
+) -> Result<Option<Vec<ListedPart>>, Fault> {
+    let (mut parts, mut from) = (Vec::new(), String::new());
+    loop {
+        let Some(page) = ask(&from)? else { return Ok(None) };
+        parts.extend(page.all("Part").filter_map(|part| {
+            Some(ListedPart {
+                number: part.get("PartNumber").parse().ok()?,
+                len: part.get("Size").parse().ok()?,
+                sum: checksum::read(part.get("ChecksumCRC64NVME")),
+                tag: part.get("ETag").to_string(),
+            })
+        }));
+        let next = page.get("NextPartNumberMarker");
+        // A store that names the same page again, or more parts than there are, would be asked for
+        // ever.
+        let is_last = !page.is_true("IsTruncated") || next.is_empty() || next == from;
+        if is_last || parts.len() as u64 >= PARTS_MAX {
+            return Ok(Some(parts));
+        }
+        from = next.to_string();
+    }
+}
+
+/// Removes an upload and its parts.
+pub(crate) fn abort(client: &Client, (bucket, key): (&str, &str), id: &str) -> Result<(), Fault> {
+    let query = &[("uploadId", id)];
+    let call = Call { method: "DELETE", bucket, key, query, ..Call::default() };
+    let answer = client.call(&call, Into::Text);
+    answer.map(|_| ()).map_err(|trouble| refusal::fault(trouble, bucket, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that lists two parts a page, of five.
+    #[test]
+    fn all_pages_are_asked_for() {
+        let part = |number: u64| {
+            format!(
+                "<Part><PartNumber>{number}</PartNumber><Size>7</Size><ETag>\"t{number}\"</ETag>\
+                 <ChecksumCRC64NVME>rosUhgp5mIg=</ChecksumCRC64NVME></Part>"
+            )
+        };
+        let page = |from: &str| {
+            let first = from.parse().unwrap_or(0) + 1;
+            let last = (first + 1).min(5);
+            let parts: String = (first..=last).map(part).collect();
+            let text = format!(
+                "<ListPartsResult><IsTruncated>{}</IsTruncated><NextPartNumberMarker>{last}\
+                 </NextPartNumberMarker>{parts}</ListPartsResult>",
+                last < 5
+            );
+            Ok(Element::parse(&text))
+        };
+        let parts = pages(page).unwrap().unwrap();
+        assert_eq!(parts.iter().map(|part| part.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!((parts[4].len, &parts[4].tag[..]), (7, "\"t5\""));
+        assert_eq!(parts[4].sum, Some(0xae8b_1486_0a79_9888));
+        // One that names the same page again and again ends all the same.
+        let text = "<ListPartsResult><IsTruncated>true</IsTruncated><NextPartNumberMarker>1\
+                    </NextPartNumberMarker></ListPartsResult>";
+        assert_eq!(pages(|_| Ok(Element::parse(text))).unwrap(), Some(Vec::new()));
+        assert_eq!(pages(|_| Ok(None)).unwrap(), None, "no such upload");
+    }
+}
