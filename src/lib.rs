@@ -11,3 +11,4 @@ pub mod probe;
 pub mod results;
 pub mod spread;
 pub mod sweep;
+pub mod telemetry;

@@ -344,6 +344,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("study", &["base", "statistics", "record", "model"]),
     ("predict", &["base", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "study", "model"]),
+    ("trend", &["base", "statistics", "record", "campaign"]),
     // A dataset over many nodes: its plan, its leases, what a worker does next.
     ("shards", &["base"]),
     (
@@ -359,6 +360,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "predict",
             "campaign",
+            "trend",
             "shards",
         ],
     ),
@@ -374,6 +376,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "model",
             "study",
             "campaign",
+            "trend",
             "report",
             "plot",
         ],
@@ -385,6 +388,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("measure", MEASURE),
     ("spread", &["base", "wire", "io", "pump", "remote", "receipt", "shards", "report"]),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
+    // What is shown of running commands to other programs.
+    ("telemetry", &["base", "io", "pump", "report"]),
     ("cli", CLI),
 ];
 
@@ -423,6 +428,7 @@ const CLI: &[&str] = &[
     "study",
     "predict",
     "campaign",
+    "trend",
     "shards",
     "report",
     "plot",
@@ -433,6 +439,7 @@ const CLI: &[&str] = &[
     "measure",
     "spread",
     "sweep",
+    "telemetry",
 ];
 
 /// Words that a module must not contain, besides what `WALLS` forbids.
@@ -450,6 +457,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("study", IMPURE),
     ("predict", IMPURE),
     ("campaign", IMPURE),
+    ("trend", IMPURE),
     ("shards", IMPURE),
     ("report", IMPURE),
     ("plot", IMPURE),

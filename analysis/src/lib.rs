@@ -16,3 +16,4 @@ pub mod report;
 pub mod shards;
 pub mod statistics;
 pub mod study;
+pub mod trend;

@@ -273,7 +273,7 @@ mod tests {
             ("measure cpu codec", "'codec' cannot be measured: write cpu, disk-source"),
             ("sweep --what runs", "unexpected argument '--what' found"),
             ("sweep compare a", "compare needs two campaigns"),
-            ("sweep shew", "sweep shew: write show, compare or profile"),
+            ("sweep shew", "sweep shew: write show, compare, profile or install"),
         ];
         for (line, expect) in cases {
             match parse(line) {

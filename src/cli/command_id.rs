@@ -216,7 +216,7 @@ impl CommandId {
                 "Show the bottleneck of a recorded run, the evidence, and what to change"
             }
             CommandId::Report => {
-                "Write a web page with charts: of a run, of a campaign, or of a host"
+                "Write a web page with charts: of a run, a campaign, a host, or of hosts over time"
             }
             CommandId::Doctor => {
                 "Find what would slow copies down: on this host, on another and between them"

@@ -9,7 +9,7 @@ use super::order::{self, Show};
 use super::record::{self, Recording};
 use super::settings::settings;
 use super::typed::Typed;
-use super::{conclude, moved, start, watched};
+use super::{conclude, explain, moved, start, watched};
 use analysis::report::live::Phase;
 use base::codec::Compress;
 use base::settings::Settings;
@@ -60,7 +60,8 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
         conclusion
             .summary
             .push_str("  verified            all files read again and equal; removed\n");
-        conclusion.explained(&console, made, args.explain)
+        let verdict = explain::of_copy(&outcome, &order.settings);
+        conclusion.explained(&console, &outcome, verdict, args.explain)
     });
     conclude(&console, conclusion, collected)
 }

@@ -20,6 +20,7 @@ mod help;
 mod limit;
 mod man;
 mod measure;
+mod metrics;
 mod model;
 mod nettest;
 mod old_forms;
@@ -56,6 +57,7 @@ use self::progress::{Collected, follow};
 use self::record::Recording;
 use self::typed::Stop;
 use crate::host::environment;
+use analysis::diagnosis::Verdict;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::{Environment, Record};
@@ -63,6 +65,7 @@ use analysis::report::explain as page;
 use analysis::report::files::{self, Direction};
 use analysis::report::json::{self, EndEvent, Event, Start};
 use analysis::report::live::{Phase, count};
+use analysis::report::openmetrics::Figures;
 use analysis::report::predicted;
 use analysis::report::text;
 use base::fault::{Class, Fault};
@@ -191,7 +194,7 @@ fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Env
 }
 
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
-    let CopyArgs { sources, target, order, explain, stats, log, schedule, recording } = args;
+    let CopyArgs { sources, target, order, explain, stats, log, schedule, recording, .. } = args;
     let Order { job, receipt, stores, show, idle } = order;
     let console = match Console::with_log(*show, started, log.as_deref()) {
         Ok(console) => Arc::new(console),
@@ -206,6 +209,11 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     if let Some(text) = forgotten_colon(job) {
         console.warning(&text);
     }
+    let ends = vec![metrics::ends_of(job)];
+    let metrics = match metrics::Shown::open(args.metrics.as_ref(), "copy", ends, &console) {
+        Ok(metrics) => metrics,
+        Err(fault) => return conclude(&console, Err(fault), Collected::default()),
+    };
     let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
         Some(host) => {
             if console.has_line() {
@@ -222,6 +230,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         Ok(receipt) => {
             let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
             watched(&console, first, receipt, |watch| {
+                metrics.begins(0, Some(watch));
                 limit::listen(&console, watch, (sources, target), &job.settings);
                 schedule.iter().for_each(|schedule| limit::keep(&console, watch, schedule));
                 remote::copy::run_in(job, &reach, watch)
@@ -239,15 +248,20 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         }
         prediction::predict(outcome, &collected.shape, &job.settings, &known)
     });
+    let mut figures = None;
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &settings);
         let record = record::keep(&console, recording, "copy", &ends, made, &collected);
+        let verdict = explain::of_copy(&outcome, &settings);
+        figures = Some(Figures::of(&record, verdict.as_ref()));
         let conclusion =
             moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
-        conclusion.explained(&console, made, *explain)
+        conclusion.explained(&console, &outcome, verdict, *explain)
     });
-    conclude(&console, conclusion, collected)
+    conclude_with(&console, conclusion, collected, |code| {
+        metrics.ended(&console, 0, code, figures);
+    })
 }
 
 /// A destination that is a new file here and is called like a host that ssh knows.
@@ -319,10 +333,11 @@ impl Conclusion {
     fn explained(
         mut self,
         console: &Console,
-        (outcome, settings): (&Outcome, &Settings),
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
         explain: bool,
     ) -> Conclusion {
-        if let Some(verdict) = explain::of_copy(outcome, settings) {
+        if let Some(verdict) = verdict {
             self.summary.push_str(&match explain {
                 true => format!("\n{}", page::page(&verdict)),
                 false if outcome.moved_bytes() > 0 => page::line(&verdict),
@@ -377,6 +392,16 @@ fn read_again(found: &Verified, elapsed: Nanos) -> Conclusion {
 
 /// Reports how it ended and returns the exit code.
 fn conclude(console: &Console, result: Result<Conclusion, Fault>, collected: Collected) -> u8 {
+    conclude_with(console, result, collected, |_| {})
+}
+
+/// The same; what is to be done with the exit code comes before the last event.
+fn conclude_with(
+    console: &Console,
+    result: Result<Conclusion, Fault>,
+    collected: Collected,
+    with: impl FnOnce(u8),
+) -> u8 {
     // Only a transfer that ran to its end has a receipt; otherwise its temporary file is removed.
     let receipt = match result {
         Ok(_) => collected.receipt.map_or(Ok(()), |receipt| receipt.and_then(Receipt::finish)),
@@ -399,6 +424,7 @@ fn conclude(console: &Console, result: Result<Conclusion, Fault>, collected: Col
     let (class, message) = trouble.unzip();
     let verdict = json::end(class, message);
     let code = verdict.exit_code;
+    with(code);
     let failed = collected.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
     let failed_count = collected.failed_count;
     let EndEvent { record, cpu_ns_per_byte, verified, .. } = end;

@@ -12,6 +12,7 @@ use super::parser::ENDS;
 use super::record::Recording;
 use super::settings::{remote_of_copy, settings, ssh_to};
 use super::typed::Typed;
+use crate::telemetry::Destination;
 use analysis::report::files::Direction;
 use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
@@ -34,6 +35,8 @@ pub(crate) struct CopyArgs {
     pub stats: bool,
     /// Where each file, warning and error is written too.
     pub log: Option<PathBuf>,
+    /// Where Prometheus sees it.
+    pub metrics: Option<Destination>,
     pub schedule: Option<RateSchedule>,
     pub recording: Recording,
 }
@@ -131,10 +134,15 @@ impl CopyArgs {
             true => Preserve::Asked,
             false => Preserve::Usual,
         };
+        let metrics = typed.value(&showing::METRICS)?;
+        let settings = copied(typed)?;
+        if settings.dry_run && metrics.is_some() {
+            return Err("--metrics with --dry-run: a dry run moves nothing; leave one out".into());
+        }
         let order = Order::of(Wanted {
             sources,
             target,
-            settings: copied(typed)?,
+            settings,
             compress: typed.value(&moving::COMPRESS)?,
             request_bytes: typed.value(&moving::REQUEST_SIZE)?,
             remote: remote_of_copy(typed)?,
@@ -157,6 +165,7 @@ impl CopyArgs {
             explain: typed.has(&showing::EXPLAIN),
             stats: typed.has(&showing::STATS),
             log: typed.value(&showing::LOG)?,
+            metrics,
             schedule: typed.value(&moving::RATE_SCHEDULE)?,
             recording: Recording::of(typed)?,
         })
@@ -501,12 +510,10 @@ fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(
 fn can_read_back(settings: &Settings, target: &EndArg) -> Result<(), String> {
     let is_store = matches!(target.location, Location::Object(_));
     let keeps = is_store || is_path(std::slice::from_ref(target));
-    if !keeps && settings.digest_also.iter().any(|kind| !kind.combines()) {
-        return Err("--digest-also md5 and sha256 read a file once more, and DST keeps nothing: \
-                    adler32 and crc32c are computed as the bytes pass"
-            .into());
-    }
     let why = match settings {
+        Settings { digest_also, .. } if !keeps && digest_also.iter().any(|it| !it.combines()) => {
+            "--digest-also md5 and sha256 read files again, and DST keeps nothing: leave them out"
+        }
         Settings { verify: Verify::Received | Verify::Source, .. } => return Ok(()),
         Settings { digest: DigestKind::None, .. } => {
             "--verify disk compares digests and --digest none makes none: leave one out"

@@ -179,6 +179,7 @@ impl PredictArgs {
             explain: false,
             stats: false,
             log: None,
+            metrics: None,
             schedule: None,
             recording,
         };

@@ -5,21 +5,24 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::model::studied;
-use super::options::recording::{HTML, RESULTS, SVG, XPLOT};
+use super::options::recording::{HTML, RESULTS, SINCE, SVG, Since, XPLOT};
 use super::results::{ended, environments, into_file, number};
-use super::sweep::{cells, find};
+use super::sweep::{cells, find, recorded as campaigns};
 use super::typed::Typed;
 use super::{console, record, written};
-use crate::results::{Filter, Store};
+use crate::measure::unix_s;
+use crate::results::{Experiment, Filter, Store};
 use analysis::diagnosis::{diagnose, evidence};
 use analysis::model::HostModel;
 use analysis::page::campaign::Campaign;
 use analysis::page::host::Host;
 use analysis::page::{self, Page};
 use analysis::record::sample::Record;
-use analysis::report::xplot;
+use analysis::report::{utc, xplot};
+use analysis::trend::{self, Route};
 use base::fault::{Class, Fault};
 
 /// The arguments of `report`.
@@ -41,12 +44,21 @@ enum About {
     Named(String),
     /// An earlier campaign, and a later one.
     Campaigns([String; 2]),
+    /// What campaigns found on each host since then, or on the hosts of this name.
+    Since(Since, Option<String>),
 }
 
 impl About {
-    fn of(words: &[OsString]) -> Result<About, String> {
+    fn of(words: &[OsString], since: Option<Since>) -> Result<About, String> {
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let is_number = |word: &OsString| word.to_str().is_some_and(|w| w.parse::<i64>().is_ok());
+        if let Some(since) = since {
+            return match words {
+                [] => Ok(About::Since(since, None)),
+                [host] => Ok(About::Since(since, Some(text(host)))),
+                _ => Err("--since: name one host, or none for all".into()),
+            };
+        }
         match words {
             [] => Ok(About::Run(None)),
             [one] if is_number(one) => Ok(About::Run(Some(number(one)?))),
@@ -62,7 +74,7 @@ impl About {
 impl ReportArgs {
     pub(super) fn of(typed: &Typed) -> Result<ReportArgs, String> {
         Ok(ReportArgs {
-            about: About::of(&typed.words("WHAT"))?,
+            about: About::of(&typed.words("WHAT"), typed.value(&SINCE)?)?,
             html: typed.value(&HTML)?,
             svg: typed.value(&SVG)?,
             xplot: typed.value(&XPLOT)?,
@@ -87,18 +99,30 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
     }
     let store = Store::open_existing(&record::store_path(args.store.as_deref())?)?;
     let mut made = Vec::new();
-    let (name, page) = match &args.about {
+    let (name, page, about) = match &args.about {
         About::Run(id) => {
             let record = recorded(&store, *id)?;
             if let Some(folder) = &args.xplot {
                 made.extend(sequences(folder, &record)?);
             }
-            of_run(&store, &record)?
+            let (name, page) = of_run(&store, &record)?;
+            let about = told(&store, &record, *id)?;
+            (name, page, about)
         }
-        About::Named(name) => named(&store, name)?,
+        About::Named(name) => {
+            let (name, page) = named(&store, name)?;
+            let about = page.title.clone();
+            (name, page, about)
+        }
         About::Campaigns([before, after]) => {
             let (before, after) = (find(&store, Some(before))?, find(&store, Some(after))?);
-            of_campaign(&store, &after.name, Some(&before.name))?
+            let (name, page) = of_campaign(&store, &after.name, Some(&before.name))?;
+            (name, page, format!("campaign {} beside {}", after.name, before.name))
+        }
+        About::Since(since, host) => {
+            let page = over_time(&store, *since, host.as_deref())?;
+            let about = page.title.clone();
+            ("routes".to_string(), page, about)
         }
     };
     if let Some(folder) = &args.svg {
@@ -116,10 +140,28 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
         }
         None => {}
     }
+    console::print_line(&mut io::stdout(), &format!("{about}:"));
     for path in made {
         console::print_line(&mut io::stdout(), &path.display().to_string());
     }
     Ok(0)
+}
+
+/// Which run it is; and, where none was named, that a newer one has no samples.
+fn told(store: &Store, record: &Record, named: Option<i64>) -> Result<String, Fault> {
+    let about = page::run::about(record);
+    let newest = Filter { newest: Some(1), ..Filter::default() };
+    let newer = match named {
+        Some(_) => None,
+        None => store.records(&newest)?.pop().filter(|newest| newest.id != record.id),
+    };
+    Ok(newer.map_or(about.clone(), |newer| {
+        format!(
+            "{about} (run {} is newer, without samples of streams: 'datapump report {}' is about \
+             it)",
+            newer.id, newer.id
+        )
+    }))
 }
 
 /// The page of a run, and the beginning of the names of its files.
@@ -156,6 +198,36 @@ fn of_campaign(store: &Store, name: &str, earlier: Option<&str>) -> Result<(Stri
     let earlier = earlier.map(|(name, records)| Campaign { name, records });
     let page = page::campaign::page(Campaign { name, records: &records }, earlier);
     Ok((name.to_string(), page))
+}
+
+/// What campaigns found on each host since a time.
+fn over_time(store: &Store, since: Since, host: Option<&str>) -> Result<Page, Fault> {
+    let since_unix_s = since.unix_s(unix_s());
+    let mut experiments = campaigns(store)?;
+    experiments.retain(|experiment| experiment.started_unix_s >= since_unix_s);
+    let mut routes = routes(store, &experiments)?;
+    routes.retain(|route| host.is_none_or(|host| route.host.contains(host)));
+    let since = utc::utc(Duration::try_from_secs_f64(since_unix_s).unwrap_or_default());
+    let since: String = since.chars().take(16).collect();
+    Ok(page::trend::page(&routes, &since.replace('T', " ")))
+}
+
+/// The routes of these campaigns, which are in the order of their time.
+pub(super) fn routes(store: &Store, experiments: &[Experiment]) -> Result<Vec<Route>, Fault> {
+    let mut records = Vec::new();
+    for experiment in experiments {
+        records.push(cells(store, &experiment.name)?);
+    }
+    let campaigns: Vec<trend::Campaign<'_>> = experiments
+        .iter()
+        .zip(&records)
+        .map(|(experiment, records)| trend::Campaign {
+            name: &experiment.name,
+            started_unix_s: experiment.started_unix_s,
+            records,
+        })
+        .collect();
+    Ok(trend::routes(&campaigns))
 }
 
 fn of_host(store: &Store, model: &HostModel) -> Result<(String, Page), Fault> {

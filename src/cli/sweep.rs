@@ -1,7 +1,9 @@
 //! `datapump sweep`: plans, measures, shows and compares campaigns.
 
 mod hosts;
+mod install;
 mod kept;
+mod regular;
 mod under_way;
 
 use std::fs;
@@ -10,15 +12,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::hosts::Host;
+use self::install::InstallArgs;
+use self::regular::Regular;
 use self::under_way::Trouble;
 use super::console::Console;
-use super::options::copying;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
+use super::options::{copying, showing};
 use super::order::{self, Show};
 use super::record;
 use super::settings::{remote, settings};
 use super::typed::Typed;
+use crate::telemetry::Destination;
 use analysis::campaign::{self, Extent, Grid, Plan, Setting};
 use analysis::report::campaign as page;
 use analysis::report::json::{self, Event};
@@ -37,12 +42,15 @@ pub(crate) use self::kept::{recorded, run_compare, run_profile, run_show};
 #[derive(Debug)]
 pub(crate) enum SweepArgs {
     Begin(Box<BeginArgs>),
+    /// Units of systemd that begin it regularly.
+    Install(InstallArgs, Show),
     Resume {
         /// `None` for the newest.
         campaign: Option<String>,
         /// Only say what is left to measure.
         dry_run: bool,
         show: Show,
+        metrics: Option<Destination>,
         store: Option<PathBuf>,
     },
 }
@@ -59,8 +67,10 @@ pub(crate) struct BeginArgs {
     data: DataSet,
     settings: Settings,
     remote: Remote,
+    regular: Regular,
     dry_run: bool,
     show: Show,
+    metrics: Option<Destination>,
     store: Option<PathBuf>,
 }
 
@@ -69,22 +79,42 @@ impl SweepArgs {
         let words = typed.words("CAMPAIGN");
         let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         match (&words[..], typed.has(&sweeping::RESUME)) {
-            ([], false) => Ok(SweepArgs::Begin(Box::new(BeginArgs::of(typed)?))),
+            ([], false) => {
+                let args = BeginArgs::of(typed)?;
+                match typed.value(&sweeping::UNITS)? {
+                    Some(_) => Err("--units is where 'sweep install' writes; leave it out".into()),
+                    None => Ok(SweepArgs::Begin(Box::new(args))),
+                }
+            }
+            ([word], false) if word == install::INSTALL => install_of(typed),
             ([] | [_], true) => {
                 goes_on_as_it_was(typed)?;
                 Ok(SweepArgs::Resume {
                     campaign: words.first().cloned(),
                     dry_run: typed.has(&copying::DRY_RUN),
                     show: Show::of(typed)?,
+                    metrics: typed.value(&showing::METRICS)?,
                     store: typed.value(&RESULTS)?,
                 })
             }
             _ => Err(format!(
-                "sweep {}: write show, compare or profile, --resume, or --hosts FILE to measure",
+                "sweep {}: write show, compare, profile or install, --resume, or --hosts FILE to \
+                 measure",
                 words.join(" ")
             )),
         }
     }
+}
+
+/// What is wrong with the campaign is told now, and not when the timer fires.
+fn install_of(typed: &Typed) -> Result<SweepArgs, String> {
+    let args = BeginArgs::of(typed)?;
+    if args.dry_run {
+        return Err("sweep install --dry-run: leave --dry-run out".into());
+    }
+    let every = args.regular.every.ok_or("sweep install: add how often, such as --every 6h")?;
+    let units = typed.value(&sweeping::UNITS)?;
+    Ok(SweepArgs::Install(InstallArgs { every, units, hosts: args.hosts }, args.show))
 }
 
 /// A resumed campaign keeps its hosts and its grid.
@@ -119,10 +149,20 @@ impl BeginArgs {
             data: typed.value_or_default(&sweeping::DATA)?,
             settings: Settings { request_bytes, ..settings(typed)? },
             remote: remote(typed)?,
+            regular: Regular::of(typed)?,
             dry_run: typed.has(&copying::DRY_RUN),
             show: Show::of(typed)?,
+            metrics: typed.value(&showing::METRICS)?,
             store: typed.value(&RESULTS)?,
         };
+        let has_port = matches!(args.metrics, Some(Destination::Address(_)));
+        if has_port && args.regular.every.is_some() {
+            return Err(
+                "--metrics with --every: between two campaigns nobody serves a port; name a \
+                        file, for node_exporter"
+                    .into(),
+            );
+        }
         let streams = args.grid.streams.iter().copied().max().unwrap_or(1);
         order::memory_suffices(&Settings { streams, ..args.settings.clone() })?;
         Ok(args)
@@ -132,12 +172,22 @@ impl BeginArgs {
 pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
     match args {
         SweepArgs::Begin(args) => begin(args, &Arc::new(Console::new(args.show, started))),
-        SweepArgs::Resume { campaign, dry_run, show, store } => {
+        SweepArgs::Install(args, show) => {
+            let console = Console::new(*show, started);
+            let done = install::write(args).map(|written| {
+                written.iter().for_each(|path| console.summary(&path.display().to_string()));
+                console.remark(&install::next_step(&written[written.len() - 1]));
+                None
+            });
+            Ok(ended(&console, done))
+        }
+        SweepArgs::Resume { campaign, dry_run, show, metrics, store } => {
             let console = Arc::new(Console::new(*show, started));
             let store = record::store_path(store.as_deref());
             let done = store.and_then(|store| {
                 let told = |campaign: &Campaign| tell(campaign, &console);
-                under_way::resume((campaign.as_deref(), *dry_run), &store, &console, &told)
+                let which = (campaign.as_deref(), *dry_run);
+                under_way::resume(which, metrics.as_ref(), &store, &console, &told)
             });
             Ok(ended(&console, done))
         }
@@ -228,6 +278,9 @@ fn auto(levels: &[Compress]) -> Vec<Setting> {
 
 fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {
     let campaign = Campaign::of(args)?;
+    if let Some(every) = args.regular.every.filter(|_| !args.dry_run) {
+        return Ok(ended(console, regular::repeat(every, console)));
+    }
     tell(&campaign, console);
     if args.dry_run {
         let cells = campaign.plan.cells();

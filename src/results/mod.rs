@@ -5,6 +5,7 @@ mod faults;
 pub mod installed;
 mod older;
 mod paths;
+mod retention;
 mod rows;
 pub mod schema;
 

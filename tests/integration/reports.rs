@@ -94,7 +94,10 @@ fn page_of(scene: &Scene, name: &str, record: &Record) -> PathBuf {
     let store = scene.path(format!("{name}.db"));
     Store::open(&store).unwrap().insert(record).unwrap();
     let page = scene.path(format!("{name}.html"));
-    scene.succeed(&format!("report 1 --results @/{name}.db --html @/{name}.html"));
+    let line = format!("report 1 --results @/{name}.db --html @/{name}.html");
+    let said = scene.succeed(&line).stdout_text();
+    assert!(said.starts_with("run 1, 2026-09-21 "), "{said}");
+    assert!(said.contains(&page.display().to_string()), "{said}");
     page
 }
 
@@ -237,8 +240,19 @@ fn pages_of_campaigns_and_of_a_host() {
         for look in LOOKS {
             looked_at(&mut browser, &page, name, look);
         }
+        if name == "campaign" {
+            let seen = browser.open_file(&page, PHONE).value(FIRST_COLUMNS);
+            let of_host = |unit: &str| serde_json::json!([unit, "window", "streams", "level"]);
+            assert_eq!(seen, serde_json::json!([of_host("Mbit/s"), of_host("Gbit/s")]));
+        }
     }
 }
+
+/// The columns of each table of settings that are within its box before it is scrolled.
+const FIRST_COLUMNS: &str = "[...document.querySelectorAll('section > .scroll')]
+    .map(box => [...box.querySelectorAll('th')]
+        .filter(th => th.getBoundingClientRect().right <= box.getBoundingClientRect().right + 1)
+        .map(th => th.textContent).slice(0, 4))";
 
 /// The files for xplot of a copy that loses packets agree with what tcptrace makes of a capture of
 /// the same copy: as many retransmissions, and as many recovery episodes. xplot opens them, and

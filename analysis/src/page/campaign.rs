@@ -27,7 +27,7 @@ pub fn page(campaign: Campaign<'_>, earlier: Option<Campaign<'_>>) -> Page {
     let rows = study::rows(campaign.records);
     let best = study::best(&rows);
     let mut sections =
-        vec![Section::of("overview", "The best of each host", overview(campaign, &best))];
+        vec![Section::of("overview", "The best of each host", overview(campaign, &best, &rows))];
     if let Some(earlier) = earlier {
         let before = study::rows(earlier.records);
         let blocks = changes::blocks(earlier.name, &before, &rows);
@@ -53,8 +53,8 @@ pub fn page(campaign: Campaign<'_>, earlier: Option<Campaign<'_>>) -> Page {
     }
 }
 
-fn overview(campaign: Campaign<'_>, best: &[Best<'_>]) -> Vec<Block> {
-    let sentences = best.iter().filter_map(sentence).collect();
+fn overview(campaign: Campaign<'_>, best: &[Best<'_>], rows: &[Row]) -> Vec<Block> {
+    let sentences = best.iter().filter_map(|one| sentence(one, rows.iter())).collect();
     let bars: Vec<Bar> = best.iter().flat_map(beside).collect();
     let figure = Figure {
         name: "best".into(),
@@ -70,7 +70,7 @@ fn overview(campaign: Campaign<'_>, best: &[Best<'_>]) -> Vec<Block> {
 }
 
 /// The answer for a host in a sentence.
-fn sentence(best: &Best<'_>) -> Option<String> {
+fn sentence<'a>(best: &Best<'_>, rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     let grid = best.grid?;
     let passes = grid.rate.n;
     let rate = told(grid);
@@ -85,8 +85,39 @@ fn sentence(best: &Best<'_>) -> Option<String> {
         ),
         _ => String::new(),
     };
-    Some(format!("{}: {} carries {rate}{own}.", best.host, text::chosen(&grid.point.choice)))
+    let compressed = compressed(grid, rows);
+    let setting = text::chosen(&grid.point.choice);
+    Some(format!("{}: {setting} carries {rate}{own}.{compressed}", best.host))
 }
+
+/// What a rate is that was reached by compression: how much of it the network carried, and what the
+/// best setting without compression is.
+fn compressed<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> String {
+    if grid.point.choice.level == OFF {
+        return String::new();
+    }
+    let rate = |bytes_per_s: f64| Unit::of_rates(bytes_per_s).name_with(bytes_per_s);
+    let ratio = grid.compression_ratio.filter(|ratio| *ratio > 1.0);
+    let ratio = ratio.map_or(String::new(), |ratio| {
+        let carried = rate(grid.rate.median / ratio);
+        format!(", of which the network carried {carried} (compressed to 1/{ratio:.1})")
+    });
+    let point = &grid.point;
+    let same = rows.filter(|row| {
+        let other = &row.point;
+        (&other.host, other.kind, other.extent) == (&point.host, point.kind, point.extent)
+    });
+    let plain = same
+        .filter(|row| row.point.choice.level == OFF)
+        .max_by(|a, b| a.rate.median.total_cmp(&b.rate.median));
+    let plain = plain.map_or(String::new(), |row| {
+        let setting = text::chosen(&row.point.choice);
+        format!(" Without compression {setting} is best: {}.", rate(row.rate.median))
+    });
+    format!(" It is reached by compression{ratio}: files that do not shrink gain nothing.{plain}")
+}
+
+const OFF: &str = "off";
 
 /// A median with its interval, where there are passes for one.
 fn told(row: &Row) -> String {
@@ -139,7 +170,7 @@ fn host(number: usize, best: &Best<'_>, rows: &[&Row]) -> Vec<Block> {
     for figure in &mut figures {
         figure.name = format!("{}-{number}", figure.name);
     }
-    let lead = sentence(best).map(Block::Lead);
+    let lead = sentence(best, rows.iter().copied()).map(Block::Lead);
     lead.into_iter().chain([Block::Figures(figures), Block::Table(table(rows))]).collect()
 }
 
@@ -151,20 +182,21 @@ fn table(rows: &[&Row]) -> Table {
     let unit = Unit::of_rates(most);
     let number = Column::number;
     let caption = match rows.len() > ROWS_MAX {
-        true => format!("The fastest {ROWS_MAX} of {} settings", rows.len()),
-        false => "All settings, the fastest first".to_string(),
+        true => format!("Median rates: the fastest {ROWS_MAX} of {} settings", rows.len()),
+        false => "Median rates of all settings, the fastest first".to_string(),
     };
     Table {
         caption,
+        // What is looked for comes first: on a phone the first four columns fit.
         columns: vec![
+            number(unit.name),
             number("window"),
             number("streams"),
             number("level"),
-            number("length"),
             Column::text("choice"),
-            number("passes"),
-            number(&format!("median, {}", unit.name)),
             number("middle half"),
+            number("passes"),
+            number("length"),
             number("rest, ms"),
             number("load, ms"),
             number("CPU here, %"),
@@ -179,18 +211,18 @@ fn cells(row: &Row, unit: Unit) -> Vec<String> {
     let value = crate::plot::scale::value;
     let times = |figure: Option<f64>, by: f64| figure.map_or("-".into(), |f| value(f * by));
     vec![
+        value(row.rate.median / unit.of),
         text::window(choice.window_bytes),
         choice.streams.to_string(),
         text::plain(&choice.level),
-        extent.typed(),
         kind.name().into(),
-        row.rate.n.to_string(),
-        value(row.rate.median / unit.of),
         format!(
             "{} to {}",
             value(row.rate.lower_quartile / unit.of),
             value(row.rate.upper_quartile / unit.of)
         ),
+        row.rate.n.to_string(),
+        extent.typed(),
         times(row.rtt_unloaded_s, 1e3),
         times(row.rtt_loaded_s, 1e3),
         times(row.cpu_source, 100.0),

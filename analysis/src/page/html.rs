@@ -3,8 +3,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::style;
 use super::{Block, Page, Section};
+use super::{style, words};
 use crate::plot::{Align, Column, Figure, Table};
 use crate::report::escape;
 
@@ -13,6 +13,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 
 pub(super) fn page(page: &Page) -> String {
     let style = PreEscaped(style::sheet());
+    let words = &words::section(page);
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -33,13 +34,13 @@ pub(super) fn page(page: &Page) -> String {
                 }
                 nav aria-label="Sections" {
                     ul {
-                        @for section in &page.sections {
+                        @for section in page.sections.iter().chain(words) {
                             li { a href=(format!("#{}", section.id)) { (shown(&section.heading)) } }
                         }
                     }
                 }
                 main {
-                    @for part in &page.sections { (section(part)) }
+                    @for part in page.sections.iter().chain(words) { (section(part)) }
                 }
                 footer {
                     "Made by datapump " (env!("CARGO_PKG_VERSION")) ". One file: it loads nothing. "
@@ -71,7 +72,7 @@ fn block(block: &Block) -> Markup {
         Block::Facts(facts) => html! {
             dl {
                 @for (name, value) in facts {
-                    div { dt { (shown(name)) } dd { (shown(value)) } }
+                    div { dt { (broken(name)) } dd { (broken(value)) } }
                 }
             }
         },
@@ -125,7 +126,7 @@ fn rows(table: &Table) -> Markup {
                     @for row in &table.rows {
                         tr {
                             @for (at, cell) in row.iter().enumerate() {
-                                td class=[align(table.columns.get(at))] { (shown(cell)) }
+                                td class=[align(table.columns.get(at))] { (broken(cell)) }
                             }
                         }
                     }
@@ -134,6 +135,24 @@ fn rows(table: &Table) -> Markup {
         }
     }
 }
+
+/// A text whose long names (`net.ipv4.tcp_rmem`, paths) may break behind a mark, not in a word.
+fn broken(text: &str) -> Markup {
+    let shown = shown(text);
+    html! {
+        @for word in shown.split_inclusive(' ') {
+            @if word.len() < LONG_WORD { (word) } @else {
+                @for part in word.split_inclusive(MARKS) {
+                    (part) @if part.ends_with(MARKS) { wbr; }
+                }
+            }
+        }
+    }
+}
+
+const MARKS: [char; 4] = ['.', '_', '/', '='];
+/// A shorter word, such as a number with its unit, stays whole.
+const LONG_WORD: usize = 14;
 
 fn shown(text: &str) -> String {
     escape::line(text)

@@ -6,6 +6,8 @@ pub mod host;
 mod html;
 pub mod run;
 mod style;
+pub mod trend;
+mod words;
 
 use crate::plot::{Figure, Table};
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use self::streams::Streams;
 use super::{Block, Page, Section};
-use crate::diagnosis::{Verdict, diagnose, evidence};
+use crate::diagnosis::{Bottleneck, Verdict, diagnose, evidence};
 use crate::plot::{Bar, Bars, Chart, Figure};
 use crate::record::sample::{Environment, Record};
 use crate::report::{explain, results};
@@ -43,6 +43,11 @@ pub fn page(record: &Record, environments: &BTreeMap<i64, Environment>) -> Page 
     }
 }
 
+/// Which run it is, in a line: `run 7, 2026-11-26 08:40:12 UTC, a → far:b`.
+pub fn about(record: &Record) -> String {
+    format!("run {}, {}, {}", record.id, results::started(record), title(record))
+}
+
 fn title(record: &Record) -> String {
     let what = match record.sources.is_empty() {
         true => record.command.clone(),
@@ -60,8 +65,8 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
     let rate = Rate { bytes_per_second: moved.goodput_bytes_per_s };
     let mut facts = vec![
         ("moved".to_string(), Bytes(moved.bytes).to_string()),
-        ("rate".to_string(), rate.to_string()),
-        ("time".to_string(), format!("{:.2} s", moved.elapsed_s)),
+        ("time, from start to end".to_string(), format!("{:.2} s", moved.elapsed_s)),
+        (rate_over(record), rate.to_string()),
         ("streams".to_string(), record.options.streams.to_string()),
     ];
     if let Some(reason) = &record.void_reason {
@@ -71,16 +76,49 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
         let text = "No streams were sampled: the run was inside one process, or sampling was off.";
         return vec![Block::Lead(text.into()), Block::Facts(facts)];
     };
-    let told = explain::figures(verdict).into_iter().filter(|(name, _)| *name != "rate");
+    let told = explain::figures(verdict);
+    let told = told.into_iter().map(|(name, value)| match name {
+        "rate" => ("rate of the streams", value),
+        "slow start" => ("slow start of the streams", value),
+        _ => (name, value),
+    });
     facts.extend(told.map(|(name, value)| (name.to_string(), value)));
     facts.push(("confidence".into(), explain::confidence(verdict)));
     vec![
         Block::Lead(format!("Held back by: {}.", explain::sentence(verdict))),
         Block::Figures(vec![shares(verdict)]),
+        Block::Text(beside_verdict(verdict)),
         Block::Facts(facts),
         Block::Text("What to change, in this order:".into()),
         Block::List(explain::advice(verdict)),
     ]
+}
+
+/// The rate of a run may be over less than its whole time: from the first byte on.
+fn rate_over(record: &Record) -> String {
+    let moved = &record.moved;
+    let over_s = moved.bytes as f64 / moved.goodput_bytes_per_s;
+    match over_s.is_finite() && over_s < moved.elapsed_s * 0.995 {
+        true => format!("rate over the {over_s:.2} s in which data moved"),
+        false => "rate over that time".into(),
+    }
+}
+
+/// Why the verdict is not what most bytes were limited by, where it is so.
+fn beside_verdict(verdict: &Verdict) -> String {
+    let Some(first) = verdict.shares.all().first() else { return String::new() };
+    let figures = &verdict.figures;
+    match verdict.primary {
+        Some(Bottleneck::Pauses) if first.class != Bottleneck::Pauses => format!(
+            "Bytes are counted here, and while a stream stands still none move. So pauses have \
+             few of the bytes, but {:.0} % of the time after slow start: without them the rest \
+             would have taken that much less. While data moved, most bytes met: {}.",
+            100.0 * figures.pauses.total_s / (figures.duration_s - figures.ramp_s).max(1e-9),
+            first.class.name()
+        ),
+        None => "Nothing limited half of the bytes, so the verdict is mixed.".into(),
+        _ => String::new(),
+    }
 }
 
 fn shares(verdict: &Verdict) -> Figure {
@@ -92,7 +130,9 @@ fn shares(verdict: &Verdict) -> Figure {
     Figure {
         name: "shares".into(),
         title: "What limited the bytes".into(),
-        about: "Each byte is assigned to what limited its stream at that time.".into(),
+        about: "Shares of the bytes, not of the time: each byte is assigned to what limited its \
+                stream when it was acknowledged."
+            .into(),
         chart: Chart::Bars(Bars { label: "share of the bytes, %".into(), bars, most: Some(100.0) }),
     }
 }

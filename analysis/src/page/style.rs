@@ -36,7 +36,7 @@ font-size:.875rem}\
 dl{display:grid;gap:0 32px;grid-template-columns:repeat(auto-fill,minmax(min(100%,480px),1fr));\
 margin:.8em 0}\
 dl div{display:flex;gap:1em;border-bottom:1px solid var(--line);padding:.25em 0}\
-dt{color:var(--faint);flex:0 0 38%}dd{margin:0;flex:1 1 62%;min-width:0}\
+dt{color:var(--faint);flex:0 0 38%;min-width:0}dd{margin:0;flex:1 1 62%;min-width:0}\
 .scroll{overflow-x:auto;max-height:26em;overflow-y:auto;margin:.6em 0}\
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}\
 caption{text-align:left;color:var(--faint);padding:.3em 0}\
@@ -49,6 +49,7 @@ pre{background:var(--panel);padding:.7em 1em;border-radius:3px;white-space:pre-w
 overflow-wrap:anywhere}\
 footer{margin-top:3em;font-size:.875rem}\
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}\
+@media screen and (max-width:480px){th,td{padding-right:.55em}table{font-size:.8125rem}}\
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}\
 .scroll{max-height:none;overflow:clip}table{font-size:7pt;width:100%}\
 th,td{padding-right:.4em}.number{white-space:normal}\

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::colour::{FAINT, GRID, INK};
-use super::draw::{self, WIDTH, number, shortened};
+use super::draw::{self, WIDTH, number};
 use super::scale::value;
 use super::{Column, Key, Sign, Table};
 use crate::report::escape;
@@ -47,13 +47,22 @@ impl Bars {
     pub(super) fn draw(&self) -> (f64, Markup) {
         let longest = self.bars.iter().map(Bar::length).fold(0.0, f64::max);
         let most = self.most.unwrap_or(longest).max(f64::MIN_POSITIVE);
-        let top = |row: usize| FIRST_PX + row as f64 * ROW_PX;
+        // Each bar with the lines of its name, the last of which stands right above it.
+        let mut rows = Vec::new();
+        let mut top = FIRST_PX;
+        for bar in &self.bars {
+            let lines = draw::lines(&escape::line(&bar.name), NAME_LETTERS, NAME_LINES_MAX);
+            let above = top;
+            top += lines.len().saturating_sub(1) as f64 * LINE_PX;
+            rows.push((bar, lines, above, top));
+            top += ROW_PX;
+        }
         let drawn = html! {
             text class="f" x="4" y="15" fill=(FAINT) { (escape::line(&self.label)) }
-            @for (row, bar) in self.bars.iter().enumerate() {
-                @let y = top(row);
-                text class="t" x=(number(LEFT)) y=(number(y + 14.0)) fill=(INK) {
-                    (shortened(&escape::line(&bar.name), NAME_LETTERS))
+            @for (bar, lines, above, y) in rows {
+                @for (line, text) in lines.iter().enumerate() {
+                    text class="t" x=(number(LEFT)) fill=(INK)
+                        y=(number(above + line as f64 * LINE_PX + 14.0)) { (text) }
                 }
                 text class="f" x=(number(WIDTH - RIGHT)) y=(number(y + 14.0)) text-anchor="end"
                     fill=(FAINT) { (escape::line(&bar.text)) }
@@ -62,7 +71,7 @@ impl Bars {
                 (self.parts(bar, y + 21.0, most))
             }
         };
-        (top(self.bars.len()) + 6.0, drawn)
+        (top + 6.0, drawn)
     }
 
     fn parts(&self, bar: &Bar, y: f64, most: f64) -> Markup {
@@ -118,4 +127,7 @@ const LEFT: f64 = 8.0;
 const RIGHT: f64 = 8.0;
 const FIRST_PX: f64 = 26.0;
 const ROW_PX: f64 = 42.0;
+/// Of a line of a name, also where a style sheet makes text larger.
+const LINE_PX: f64 = 21.0;
 const NAME_LETTERS: usize = 38;
+const NAME_LINES_MAX: usize = 3;

@@ -103,6 +103,41 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// Text in lines of at most so many letters, broken between words where there are any. Of a text
+/// that needs more lines the middle is left out: what tells names apart is often at their ends.
+pub(super) fn lines(text: &str, letters: usize, lines_max: usize) -> Vec<String> {
+    let room = letters * lines_max * 3 / 4;
+    let count = text.chars().count();
+    let text = match count > room {
+        true => {
+            let head = text.chars().take(room / 2 - 1);
+            let tail = text.chars().skip(count - room / 2);
+            head.chain(['\u{2026}']).chain(tail).collect()
+        }
+        false => text.to_string(),
+    };
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        let mut rest: Vec<char> = word.chars().collect();
+        let last = lines.last().map_or(0, |line| line.chars().count());
+        if last > 0 && last + word.trim_end().chars().count() > letters {
+            lines.push(String::new());
+        }
+        while !rest.is_empty() {
+            let line = lines.len() - 1;
+            let free = letters - lines[line].trim_end().chars().count().min(letters);
+            let taken: String = rest.drain(..rest.len().min(free.max(1))).collect();
+            lines[line].push_str(&taken);
+            if !rest.is_empty() && rest != [' '] {
+                lines.push(String::new());
+            } else {
+                rest.clear();
+            }
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_string()).filter(|line| !line.is_empty()).collect()
+}
+
 const LEFT: f64 = 8.0;
 const ROW_PX: f64 = 20.0;
 /// The mean width of a letter of 13 px, rounded up.

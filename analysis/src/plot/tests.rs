@@ -136,3 +136,29 @@ fn drawings() {
     };
     insta::assert_snapshot!("heat", figure(Chart::Heat(heat)).file());
 }
+
+/// Names keep what tells them apart, which is often their end.
+#[test]
+fn long_names_stand_in_lines() {
+    let long = format!("{}: window 512K, 25 streams, level 1", "h".repeat(200));
+    let cases = [
+        ("short", vec!["short"]),
+        (
+            "dtn2.example.org: window 512K, 25 streams, level 1",
+            vec!["dtn2.example.org: window 512K, 25", "streams, level 1"],
+        ),
+        ("", vec![]),
+    ];
+    for (text, expect) in cases {
+        assert_eq!(draw::lines(text, 38, 3), expect, "{text}");
+    }
+    for text in [long.as_str(), &"n".repeat(4000)] {
+        let lines = draw::lines(text, 38, 3);
+        assert!(
+            lines.len() <= 3 && lines.iter().all(|line| line.chars().count() <= 38),
+            "{lines:?}"
+        );
+        let last = &text[text.len() - 6..];
+        assert!(lines.last().unwrap().ends_with(last), "{lines:?}");
+    }
+}

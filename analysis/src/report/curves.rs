@@ -72,7 +72,8 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     lines.extend(balance(fit));
     if let Some(line) = fit.theil_sen {
         lines.push(format!(
-            "Theil-Sen (without bounds): Cb = {} ns/B, Cr = {} us{}",
+            "a second fit that outliers hardly move (Theil-Sen, without bounds): Cb = {} ns/B, \
+             Cr = {} us{}",
             ns(line.intercept),
             us(line.slope),
             if fit.cs_ns.is_some() { ", starts subtracted" } else { "" }
@@ -139,7 +140,8 @@ fn balance(fit: &Fit) -> Option<String> {
     let largest = fit.sizes.last()?;
     let rate = cpu_bound_rate(1, largest.predicted_ns)?;
     Some(format!(
-        "RS* = Cr/Cb = {}; requests cost at most 10 % of bytes from {}; one CPU does {} MB/s at {}",
+        "RS* = Cr/Cb = {}, where a request costs as much as its bytes; requests cost at most 10 % \
+         of bytes from {}; computed, not measured: one CPU would move {} MB/s in requests of {}",
         typed(balance),
         typed(request_share_bytes(balance, 0.1)),
         mega(rate),
@@ -151,7 +153,7 @@ fn balance(fit: &Fit) -> Option<String> {
 pub fn host(model: &HostModel) -> Sheet {
     let mut sheet = Sheet::new(
         format!("Host {}: {} CPUs, from {}", model.host, model.cpus, model.experiment),
-        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "RS*", "best MB/s", "at"],
+        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "RS*", "measured MB/s", "at"],
     );
     for part in &model.components {
         let best = part.bandwidth.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
@@ -169,6 +171,8 @@ pub fn host(model: &HostModel) -> Sheet {
             ]);
         }
     }
+    sheet.note("RS* = Cr/Cb: the request size where a request costs as much as its bytes");
+    sheet.note("measured MB/s: the best rate at any request size, and that size");
     sheet.note("the pump's own cost is subtracted once from every other part");
     sheet.note(
         "Cs: additional cost of a request submitted with no other file request of its lane in \

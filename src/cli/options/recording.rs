@@ -38,6 +38,8 @@ const CHOSEN: &[CommandId] =
     &[CommandId::ModelFit, CommandId::ResultsList, CommandId::ResultsExport];
 const RUNS: &[CommandId] = &[CommandId::ResultsList, CommandId::ResultsExport];
 const REPORT: &[CommandId] = &[CommandId::Report];
+const OF_A_TIME: &[CommandId] =
+    &[CommandId::ResultsList, CommandId::ResultsExport, CommandId::Report];
 const MODELS: &[CommandId] = &[CommandId::ModelFit, CommandId::ModelShow];
 const EXPORT: &[CommandId] = &[CommandId::ResultsExport];
 const SHOW: &[CommandId] = &[CommandId::SweepShow];
@@ -202,9 +204,10 @@ pub(crate) static SINCE: CliOption<Since> = CliOption {
     kind: Kind::Parsed(SINCE_PHRASE, since),
     default: "",
     help: "Only runs that started at this time or later",
-    more: "Dates are in UTC, as in the list. 7d is a week ago.",
+    more: "Dates are in UTC, as in the list. 7d is a week ago. A report is then about the rates \
+           that campaigns found on each host, and when they changed.",
     group: Group::Recording,
-    commands: RUNS,
+    commands: OF_A_TIME,
 };
 
 pub(crate) static EXPERIMENT: CliOption<String> = CliOption {

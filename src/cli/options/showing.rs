@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::kind::Kind;
 use super::{AnyOption, COPY, CliOption, Group, MOVING};
 use crate::cli::command_id::CommandId;
+use crate::telemetry::{self, Destination};
 use base::units::Nanos;
 
 const TIMED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Verify];
@@ -48,11 +49,12 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Spread,
     CommandId::SpreadResume,
 ];
+const WATCHED: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN];
+    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS];
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
@@ -142,4 +144,18 @@ pub(crate) static EXPLAIN: CliOption<bool> = CliOption {
            the same.",
     group: Group::Showing,
     commands: EXPLAINED,
+};
+
+pub(crate) static METRICS: CliOption<Destination> = CliOption {
+    name: "metrics",
+    letter: None,
+    value: "WHERE",
+    kind: Kind::Parsed(telemetry::PHRASE, Destination::of),
+    default: "",
+    help: "Show the state of the run to Prometheus: on this port, or in this file",
+    more: "A port is served on this host alone (127.0.0.1) while the program runs; 0.0.0.0:9911 \
+           serves others too. A file is for the textfile collector of node_exporter, whose \
+           files end in .prom: it is replaced whole, during the run and at its end.",
+    group: Group::Showing,
+    commands: WATCHED,
 };

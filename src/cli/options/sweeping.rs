@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::kind::{Kind, Limits, Range, SIZE_MAX};
 use super::{AnyOption, CliOption, Group, moving, narrowed};
 use crate::cli::command_id::CommandId;
+use crate::telemetry::alarm::{self, Receiver};
 use analysis::study::experiment::Order;
 use base::codec::Compress;
 use base::settings::DataSet;
@@ -42,6 +43,11 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &DATA,
     &REQUEST_SIZE,
     &RESUME,
+    &EVERY,
+    &THIN,
+    &KEEP,
+    &ALARM,
+    &UNITS,
 ];
 
 pub(crate) static HOSTS: CliOption<PathBuf> = CliOption {
@@ -207,6 +213,74 @@ pub(crate) static RESUME: CliOption<bool> = CliOption {
     commands: SWEEP,
 };
 
+pub(crate) static EVERY: CliOption<Nanos> = CliOption {
+    name: "every",
+    letter: None,
+    value: "TIME",
+    kind: Kind::Parsed(PERIOD_PHRASE, period),
+    default: "",
+    help: "Measure a whole campaign again and again, each beginning so long after the last began",
+    more: "It ends with Ctrl-C or SIGTERM. A campaign that takes longer is followed at once. \
+           'sweep install --hosts FILE --every 6h' writes units for systemd instead, which do \
+           the same.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub(crate) static THIN: CliOption<Nanos> = CliOption {
+    name: "thin",
+    letter: None,
+    value: "TIME",
+    kind: Kind::Parsed(PERIOD_PHRASE, period),
+    default: "",
+    help: "Afterwards thin regular campaigns that are older than this",
+    more: "Of each day one is left, without the samples of its streams. Regular campaigns are \
+           those that were begun with --every, --thin, --keep or --alarm; others are never \
+           touched.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub(crate) static KEEP: CliOption<Nanos> = CliOption {
+    name: "keep",
+    letter: None,
+    value: "TIME",
+    kind: Kind::Parsed(PERIOD_PHRASE, period),
+    default: "",
+    help: "Afterwards remove regular campaigns that are older than this",
+    more: "By default, all are kept.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub(crate) static ALARM: CliOption<Receiver> = CliOption {
+    name: "alarm",
+    letter: None,
+    value: "WHO",
+    kind: Kind::Parsed(alarm::PHRASE, Receiver::of),
+    default: "",
+    help: "Tell this command or webhook when the rate of a host has changed",
+    more: "After each campaign its medians are compared with those of the campaigns before: four \
+           that differ by more than chance and by 15 % or more are told, once. A command gets \
+           the evidence as JSON on standard input, and a sentence in $DATAPUMP_ALARM; a webhook \
+           gets the JSON by POST.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub(crate) static UNITS: CliOption<PathBuf> = CliOption {
+    name: "units",
+    letter: None,
+    value: "DIR",
+    kind: Kind::Path(|path| path),
+    default: "",
+    help: "With sweep install: the folder for the units of systemd",
+    more: "By default /etc/systemd/system for root, for others systemd/user in \
+           $XDG_CONFIG_HOME or ~/.config.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
 /// A list between commas; each value is one of the option that the axis varies.
 fn each<T>(text: &str, read: impl Fn(&str) -> Option<T>, phrase: &str) -> Result<Vec<T>, String> {
     let all: Option<Vec<T>> = text.split(',').map(|word| read(word.trim())).collect();
@@ -230,6 +304,22 @@ fn durations(text: &str) -> Result<Vec<Nanos>, String> {
     each(text, |word| TIME.kind.read_text(word).ok(), DURATIONS_PHRASE)
 }
 
+/// `90s`, `30m`, `6h`, `400d`.
+fn period(text: &str) -> Result<Nanos, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let read = |(unit, seconds): (char, u64)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(number.saturating_mul(seconds))
+            .filter(|seconds| (1..=PERIOD_SECONDS_MAX).contains(seconds))
+    };
+    let seconds = units.into_iter().find_map(read);
+    seconds
+        .map(|seconds| Nanos(seconds * 1_000_000_000))
+        .ok_or_else(|| format!("write {PERIOD_PHRASE}"))
+}
+
+const PERIOD_PHRASE: &str = "a time such as 30m, 6h or 400d, from 1s to 36500d";
+const PERIOD_SECONDS_MAX: u64 = 36_500 * 86_400;
 const WINDOWS_PHRASE: &str = "sizes such as 64K,1M, each from 4K to 1G; auto is allowed too";
 const LEVELS_PHRASE: &str = "levels such as 0,1,9 (of zlib), or as for copy --compress: zstd:3";
 const DURATIONS_PHRASE: &str = "times such as 2,5,10: each seconds from 0.1 to 3600";

@@ -196,7 +196,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Options of other programs: b3sum's.
-const FOREIGN: &[&str] = &["check"];
+const FOREIGN: &[&str] = &["check", "user", "now"];
 
 #[test]
 fn wrong_values_are_told_what_to_type() {

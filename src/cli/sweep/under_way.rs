@@ -11,8 +11,10 @@ use serde_json::json;
 
 use super::hosts::Host;
 use super::kept;
+use super::regular;
 use super::{BeginArgs, Campaign, SweepArgs};
 use crate::cli::console::Console;
+use crate::cli::metrics::{self, Shown};
 use crate::cli::record;
 use crate::cli::signals;
 use crate::cli::typed::Typed;
@@ -21,6 +23,7 @@ use crate::measure;
 use crate::probe::Probe;
 use crate::results::{Experiment, Store};
 use crate::sweep::course::{Course, Done, LeftOut, Step};
+use crate::telemetry::Destination;
 use analysis::campaign::Plan;
 use analysis::record::sample::Record;
 use analysis::report::campaign as page;
@@ -45,21 +48,29 @@ pub(super) fn begin(
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(campaign.hosts))];
-    let experiment = Experiment {
+    let mut experiment = Experiment {
         name: format!("sweep-{}", live::stamp(clock::unix())),
         command: kept::COMMAND.into(),
         started_unix_s: measure::unix_s(),
         seed: campaign.plan.seed,
         more: more.into_iter().collect::<BTreeMap<_, _>>(),
     };
+    if args.regular.is_one() {
+        regular::marked(&mut experiment);
+    }
     let near = claim(&experiment.name)?;
     let name = store.begin_experiment(&experiment)?;
-    measure_rest(campaign, args, (&name, Done::default(), near), &mut store, console)
+    let done = measure_rest(campaign, args, (&name, Done::default(), near), &mut store, console)?;
+    if !matches!(done, Some((Class::Interrupted, _))) {
+        args.regular.after(&mut store, console);
+    }
+    Ok(done)
 }
 
 /// Measures the missing cells of an earlier campaign; in a dry run it only tells how many they are.
 pub(super) fn resume(
     (named, dry_run): (Option<&str>, bool),
+    metrics: Option<&Destination>,
     store: &Path,
     console: &Arc<Console>,
     tell: &dyn Fn(&Campaign),
@@ -89,6 +100,7 @@ pub(super) fn resume(
     if dry_run {
         return Ok(None);
     }
+    let typed = BeginArgs { metrics: metrics.cloned(), ..typed };
     let near = claim(&experiment.name)?;
     measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, console)
 }
@@ -109,7 +121,9 @@ pub(crate) fn as_typed(experiment: &Experiment) -> Result<(Campaign, BeginArgs),
         .map_err(|why| unreadable(format!("its command line is not valid any more: {why:?}")))?;
     match SweepArgs::of(&typed).map_err(unreadable)? {
         SweepArgs::Begin(args) => Ok((Campaign::with_hosts(hosts, &args), *args)),
-        SweepArgs::Resume { .. } => Err(unreadable("it resumes another campaign".into())),
+        SweepArgs::Install(..) | SweepArgs::Resume { .. } => {
+            Err(unreadable("it resumes another campaign".into()))
+        }
     }
 }
 
@@ -144,7 +158,9 @@ fn measure_rest(
         before: done.cells.len(),
         each_s: each_s(&campaign.plan),
         left: all - done.cells.len(),
+        metrics: Shown::open(args.metrics.as_ref(), kept::COMMAND, ends(campaign), console)?,
     };
+    progress.metrics.cells(console, progress.before, progress.left);
     let left_out =
         course.carry_out(&done, near, store, &control, &mut |step| progress.show(step))?;
     console.clear();
@@ -208,6 +224,13 @@ struct CampaignProgress<'a> {
     /// Estimated time of a cell, until some were measured.
     each_s: f64,
     left: usize,
+    metrics: Shown,
+}
+
+/// The routes of a campaign, in the order of its hosts.
+fn ends(campaign: &Campaign) -> Vec<[String; 2]> {
+    let names = campaign.names().into_iter();
+    names.map(|host| [metrics::this_host(), metrics::plain_host(&host)]).collect()
 }
 
 impl CampaignProgress<'_> {
@@ -217,17 +240,27 @@ impl CampaignProgress<'_> {
                 let pause = live::clock(*length);
                 self.draw(&format!("pause of {pause}, then {}", page::words(&self.names, cell)));
             }
-            Step::Copying { cell } => self.draw(&page::words(&self.names, cell)),
+            Step::Copying { cell } => {
+                self.metrics.begins(cell.host, None);
+                self.draw(&page::words(&self.names, cell));
+            }
             Step::CopyRecord { cell, record, done, of } => {
                 self.left = of - done;
                 let made = (done - self.before).max(1) as f64;
                 self.each_s = clock::now().since(self.began).seconds() / made;
                 self.console.summary(&page::line(&self.names, cell, record, *done, *of));
                 self.console.event(&Event::Run { record: Box::new((*record).clone()) });
+                let figures = Some(metrics::of_record(record));
+                self.metrics.ended(self.console, cell.host, record.moved.exit_code, figures);
+                self.metrics.cells(self.console, *done, self.left);
             }
-            Step::Resting { host, fault, length } => self
-                .console
-                .warning(&format!("{host} is skipped for {}: {fault}", live::clock(*length))),
+            Step::Resting { host, fault, length } => {
+                let length = live::clock(*length);
+                self.console.warning(&format!("{host} is skipped for {length}: {fault}"));
+                if let Some(route) = self.names.iter().position(|name| name == host) {
+                    self.metrics.ended(self.console, route, fault.class.exit_code(), None);
+                }
+            }
             Step::Warning(text) => self.console.warning(text),
         }
     }

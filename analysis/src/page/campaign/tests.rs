@@ -67,6 +67,12 @@ fn streams_and_windows_of_a_whole_campaign() {
     assert_eq!((heat.rows.len(), heat.columns.len(), known), (8, 17, 136), "{heat:?}");
     let html = page.html();
     assert!(html.len() < 600_000, "{}", html.len());
+    // The fastest setting is one of compression, and says so beside the best without it.
+    let Block::List(sentences) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
+    for text in ["level 1 carries 597 Mbit/s", "It is reached by compression", "level 0 is best: 9"]
+    {
+        assert!(sentences[0].contains(text), "{text}: {sentences:?}");
+    }
 }
 
 #[test]

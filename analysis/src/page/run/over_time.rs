@@ -30,10 +30,13 @@ pub(super) fn blocks(record: &Record, streams: &Streams<'_>) -> Vec<Block> {
     figures.extend(closer(streams));
     let between_s = between_s(streams);
     let text = format!(
-        "Time is counted from the first byte that was sent, on the clock of the sending host. Each \
-         stream was sampled every {}: {} samples in all. Grey spans are pauses, in which a stream \
-         had nothing to send. Orange triangles at the top are recovery episodes, in which TCP \
-         sends again; green triangles at the bottom are bursts after a pause.",
+        "The charts show the {:.2} s from the first byte that was sent to the last \
+         acknowledgement, on the clock of the sending host; the login before and the end of files \
+         after are not in them. Each stream was sampled every {}: {} samples in all. Grey spans \
+         are pauses, in which a stream had nothing to send. Orange triangles at the top are \
+         recovery episodes, in which TCP sends again; green triangles at the bottom are bursts \
+         after a pause.",
+        streams.seconds,
         Unit::of_seconds(between_s).name_with(between_s),
         streams.each.iter().map(|one| one.series.samples().len()).sum::<usize>()
     );

@@ -61,28 +61,28 @@ fn lanes(sender: &LaneTimes, receiver: &LaneTimes) -> Option<Figure> {
                 value: share(seconds),
             })
             .collect();
-        parts.push(Part { name: "own work".into(), colour: 4, value: share(rest) });
+        parts.push(Part { name: "other work".into(), colour: 4, value: share(rest) });
         let text = format!("{:.0} % with nothing to do", share(times.idle_s));
         Bar { name: name.into(), parts, text }
     };
     let mut bars = Vec::new();
     if sender.lanes > 0 {
-        let busy = [("reading the source", 0), ("digest, codec, seal", 3), ("blocked in send", 1)];
+        let busy = [("reading the source", 0), (PROCESSING, 3), ("blocked in send", 1)];
         bars.push(bar("sending host", sender, busy));
     }
     if receiver.lanes > 0 {
-        let busy = [("waiting for the network", 1), ("digest, codec, seal", 3), ("writing", 2)];
+        let busy = [("waiting for the network", 1), (PROCESSING, 3), ("writing", 2)];
         bars.push(bar("receiving host", receiver, busy));
     }
     (!bars.is_empty()).then(|| Figure {
         name: "lanes".into(),
-        title: "Where the lanes’ time went".into(),
+        title: "What the threads of the streams did".into(),
         about:
-            "A lane is the thread of a stream. The rest of a bar is time with nothing to do: no \
-                credit, nothing offered, nothing wanted."
+            "Each stream has one thread on each host. The rest of a bar is time with nothing to \
+                do: the other side had not asked for more, or there was no more."
                 .into(),
         chart: Chart::Bars(Bars {
-            label: "share of the lanes’ time, %".into(),
+            label: "share of the threads’ time, %".into(),
             bars,
             most: Some(100.0),
         }),
@@ -97,13 +97,14 @@ fn rates(record: &Record, sender: &LaneTimes, receiver: &LaneTimes) -> Option<Fi
     let stage = |side: &Side, name: &str| side.stages_s.get(name).copied().unwrap_or(0.0);
     let sink = record.sink.as_ref();
     let mut stages = vec![("source: reading".to_string(), sender.source_s)];
-    for name in ["digest", "codec", "seal"] {
-        stages.push((format!("{name}, sending host"), stage(&record.source, name)));
+    for (name, told) in [("digest", "digest"), ("codec", "compression"), ("seal", "encryption")] {
+        stages.push((format!("{told}, sending host"), stage(&record.source, name)));
     }
     stages.push(("wire: sending".into(), sender.sink_s));
     if let Some(sink) = sink {
-        for name in ["seal", "codec", "digest"] {
-            stages.push((format!("{name}, receiving host"), stage(sink, name)));
+        let of_sink = [("seal", "decryption"), ("codec", "decompression"), ("digest", "digest")];
+        for (name, told) in of_sink {
+            stages.push((format!("{told}, receiving host"), stage(sink, name)));
         }
     }
     stages.push(("sink: writing".into(), receiver.sink_s));
@@ -125,9 +126,11 @@ fn rates(record: &Record, sender: &LaneTimes, receiver: &LaneTimes) -> Option<Fi
     Some(Figure {
         name: "stage-rates".into(),
         title: "How fast each stage is while it works".into(),
-        about: "Bytes over the time that all lanes spent in a stage. A stage near the rate of the \
-                run is what it waits for. Bars with an arrow end at eight times that rate."
-            .into(),
+        about:
+            "Computed: the bytes over the time that the threads spent in a stage, as if nothing \
+                else held them up; only the rate of the run was reached. A stage near that rate is \
+                what it waits for. Bars with an arrow end at eight times that rate."
+                .into(),
         chart: Chart::Bars(Bars { label: "rate while at work".into(), bars, most: Some(most) }),
     })
 }
@@ -138,7 +141,7 @@ fn requests(record: &Record) -> Option<Figure> {
         let each = |seconds: f64| seconds / side.requests as f64 * 1e3;
         let times = [
             ("filling", 0, side.fill_s),
-            ("passing", 3, side.pass_s),
+            ("processing", 3, side.pass_s),
             ("waiting", 4, side.gate_s),
             ("draining", 1, side.drain_s),
         ];
@@ -162,12 +165,15 @@ fn requests(record: &Record) -> Option<Figure> {
     (!bars.is_empty()).then(|| Figure {
         name: "requests".into(),
         title: "Mean time of a request".into(),
-        about: "Filling: the source gives the bytes. Passing: digest, codec and seal. Waiting: \
-                until the sink admits it. Draining: the sink takes the bytes."
+        about: "A request is a piece of data and its buffer. Filling: the source gives the bytes. \
+                Processing: digest, compression and encryption. Waiting: until the next stream or \
+                file takes it. Draining: it takes the bytes."
             .into(),
         chart: Chart::Bars(Bars { label: "time, ms".into(), bars, most: None }),
     })
 }
+
+const PROCESSING: &str = "digest, compression, encryption";
 
 fn bits(bytes_per_s: f64) -> String {
     Unit::of_rates(bytes_per_s).name_with(bytes_per_s)

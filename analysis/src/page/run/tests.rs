@@ -1,6 +1,7 @@
 //! The page of a run says what its record says, and has no more of it than a page may have.
 
 use super::*;
+use crate::diagnosis::Shares;
 use crate::plot::Table;
 use crate::record::compression::Compression;
 use crate::record::options::Options;
@@ -91,6 +92,31 @@ fn figures_have_what_the_samples_say() {
     let Block::Lead(lead) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
     assert!(lead.starts_with("Held back by: "), "{lead}");
     assert!(page.html().contains("datapump copy --streams 2 a far:b"));
+}
+
+/// A verdict that is not the largest share of the bytes says why.
+#[test]
+fn a_verdict_beside_a_larger_share_is_explained() {
+    let evidence = evidence::of_record(&record(1, 400), &BTreeMap::new());
+    let mut verdict = diagnose(&evidence);
+    verdict.shares = Shares::of(&[(Bottleneck::PathFull, 0.55), (Bottleneck::Pauses, 0.45)]);
+    (verdict.figures.duration_s, verdict.figures.ramp_s) = (11.0, 1.0);
+    verdict.figures.pauses.total_s = 2.1;
+    let of = |primary| beside_verdict(&Verdict { primary, ..verdict.clone() });
+    let told = of(Some(Bottleneck::Pauses));
+    assert!(told.contains("21 % of the time") && told.contains("met: path full"), "{told}");
+    assert_eq!(of(Some(Bottleneck::PathFull)), "");
+    assert!(of(None).contains("mixed"));
+}
+
+/// A rate over a part of the time says over which.
+#[test]
+fn a_rate_says_over_which_time_it_is() {
+    let whole = record(1, 100);
+    assert_eq!(rate_over(&whole), "rate over that time");
+    let moved = Moved { elapsed_s: 12.5, ..whole.moved };
+    let told = rate_over(&Record { moved, ..whole });
+    assert_eq!(told, "rate over the 10.00 s in which data moved");
 }
 
 /// However many streams and samples there are: 64 of them, and four hours of the fastest sampling.
