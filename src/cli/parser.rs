@@ -99,13 +99,7 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Clean => {
             vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
         }
-        // All that follows belongs to the copy.
-        CommandId::Submit => vec![
-            word(SUBMITTED, "The copy: copy [OPTIONS] SRC... DST")
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .allow_hyphen_values(true),
-        ],
+        CommandId::Submit => vec![submitted()],
         CommandId::SubmittedCopy => vec![word("FOLDER", "The folder of the submitted copy")],
         CommandId::Limit => vec![
             optional("PROCESS", "The number of the copy's process; default: list all copies"),
@@ -158,6 +152,14 @@ fn words(command: CommandId) -> Vec<Arg> {
         | CommandId::Probe
         | CommandId::Queue => Vec::new(),
     }
+}
+
+/// The copy that becomes a job: all that follows belongs to it.
+fn submitted() -> Arg {
+    word(SUBMITTED, "The copy: copy [OPTIONS] SRC... DST")
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true)
 }
 
 /// True for a name of a command's words, which no option has.

@@ -395,8 +395,7 @@ pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
                 format!("{job}: given up; what was committed stays at the destination\n")
             }
             false => format!(
-                "{job}: its workers stop within {:.0} s; 'datapump spread resume {job}' \
-                 continues\n",
+                "{job}: its workers stop within {:.0} s; 'spread resume {job}' continues\n",
                 folder.manifest.times.beat().seconds() + 5.0
             ),
         };
@@ -423,5 +422,4 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
 }
 
 const NO_ENDS: &str = "spread needs a source and a destination: datapump spread [OPTIONS] SRC... \
-                       DST; or one of the words status, resume, cancel and report, and a job \
-                       folder";
+                       DST; or status, resume, cancel or report, and a job folder";
