@@ -23,7 +23,8 @@ struct Options {
 /// Fewer are a part of a page.
 const ROUNDS_OF_A_PAGE: usize = 20;
 
-type Results = Vec<(Round, Result<Shown, String>)>;
+type Played = (Round, Result<Shown, String>);
+type Results = Vec<Played>;
 
 /// `spread-faults [--rounds N] [--seed S] [--first N] [--only FAULT]`.
 pub(crate) fn spread_faults(words: &[&str]) -> Result<(), String> {
@@ -91,7 +92,7 @@ fn page(options: &Options, results: &Results, time: Duration) -> String {
         options.first,
         time.as_secs_f64()
     ));
-    let mut by_fault: BTreeMap<Fault, Vec<&(Round, Result<Shown, String>)>> = BTreeMap::new();
+    let mut by_fault: BTreeMap<Fault, Vec<&Played>> = BTreeMap::new();
     for result in results {
         by_fault.entry(result.0.fault).or_default().push(result);
     }
@@ -112,7 +113,7 @@ fn page(options: &Options, results: &Results, time: Duration) -> String {
     page
 }
 
-fn row(fault: Fault, all: &[&(Round, Result<Shown, String>)]) -> Vec<String> {
+fn row(fault: Fault, all: &[&Played]) -> Vec<String> {
     let mut times: Vec<f64> = all
         .iter()
         .filter_map(|(_, shown)| Some(shown.as_ref().ok()?.after_fault.as_secs_f64()))

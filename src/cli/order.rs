@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::endpoint::{EndArg, Role};
 use super::help;
-use super::options::{copying, moving, showing, stores};
+use super::options::{copying, moving, showing};
 use super::parser::ENDS;
 use super::record::Recording;
 use super::settings::{remote_of_copy, settings, ssh_to};
@@ -21,6 +21,11 @@ use base::owners::OwnerRule;
 use base::schedule::RateSchedule;
 use base::settings::{Delete, DigestKind, Fsync, Overwrite, Settings, SkipUnchanged, Verify};
 use base::units::{Bytes, Nanos};
+
+mod stores;
+
+use self::stores::for_stores;
+pub(super) use self::stores::stores_of;
 
 /// The arguments of `copy`, none of which contradicts another.
 #[derive(Clone, Debug)]
@@ -314,42 +319,6 @@ impl Show {
             interval,
         })
     }
-}
-
-/// Requests to a store are large: each has a first byte to wait for, and becomes a part of an
-/// object, of which a store takes 10,000, none but the last of less than 5 MiB.
-fn for_stores(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<Settings, String> {
-    let is_store = |end: &EndArg| matches!(end.location, Location::Object(_));
-    let mut settings = wanted.settings.clone();
-    if !is_store(target) && !sources.iter().any(is_store) {
-        return Ok(settings);
-    }
-    settings.request_bytes = wanted.request_bytes.unwrap_or(STORE_REQUEST_BYTES);
-    if is_store(target) && settings.request_bytes < PART_BYTES_MIN {
-        return Err(format!(
-            "--request-size is {}, and a part of an object in a store has 5M at least: write 5M or \
-             more, or leave it out",
-            Bytes(settings.request_bytes.into()).typed()
-        ));
-    }
-    memory_suffices(&settings)?;
-    Ok(settings)
-}
-
-const STORE_REQUEST_BYTES: u32 = 8 << 20;
-const PART_BYTES_MIN: u32 = 5 << 20;
-
-/// How object stores are reached.
-pub(super) fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
-    Ok(s3::Options {
-        endpoint: typed.value(&stores::S3_ENDPOINT)?,
-        profile: typed.value(&stores::S3_PROFILE)?,
-        region: typed.value(&stores::S3_REGION)?,
-        ca: typed.value(&stores::S3_CA)?,
-        addressing: typed.value_or_default(&stores::S3_ADDRESSING)?,
-        requester_pays: typed.has(&stores::S3_REQUESTER_PAYS),
-        silent_max: None,
-    })
 }
 
 /// Files and pipes are compressed where that pays off; generated data is there to measure with.
