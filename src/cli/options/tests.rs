@@ -195,8 +195,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Options of other programs: b3sum's.
-const FOREIGN: &[&str] = &["check", "user", "now"];
+/// Options of other programs: b3sum, md5sum, systemctl.
+const FOREIGN: &[&str] = &["check", "tag", "user", "now"];
 
 #[test]
 fn wrong_values_are_told_what_to_type() {
