@@ -73,13 +73,13 @@ pub fn work(folder: JobFolder, name: &str, watch: &Watch) -> Result<(), Fault> {
                 if let Call::Beat(number) = call {
                     beat = number;
                 }
+                // A worker that never waits is told while a call is under way.
+                if watch.stopping() && !is_stopped {
+                    is_stopped = true;
+                    worker.step(clock::now(), Event::Stop);
+                }
                 event = Event::Answer(process.carry_out(&call, worker.claim()));
             }
-        }
-        // A worker that never waits is told between two calls.
-        if watch.stopping() && !is_stopped && !matches!(event, Event::Answer(_)) {
-            is_stopped = true;
-            event = Event::Stop;
         }
     };
     process.end(beat + 1, end)

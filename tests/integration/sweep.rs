@@ -239,7 +239,7 @@ fn what_cannot_be_measured_is_refused_with_what_to_write() {
         ("--hosts @/good --time 1 --sizes 1M", 2, "keep one"),
         ("--hosts @/good --durations 2,x", 2, "write times such as 2,5,10"),
         ("--hosts @/good --streams 64 --request-size 16M", 2, "raise --memory"),
-        ("shew", 2, "write show, compare or profile"),
+        ("shew", 2, "write show, compare, profile or install"),
         ("compare a", 2, "two campaigns"),
         ("show --results @/nothing", 1, "there is no results store"),
         ("--resume --results @/nothing", 1, "there is no results store"),
