@@ -37,9 +37,6 @@ const NAMES: [(&str, u8); 23] = [
 ];
 
 impl Dscp {
-    /// For traffic that gives way to all other (RFC 8622).
-    pub const LOWER_EFFORT: Dscp = Dscp(1);
-
     /// `None` for a code of more than six bits.
     pub fn from_code(code: u8) -> Option<Dscp> {
         (code < 64).then_some(Dscp(code))

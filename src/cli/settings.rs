@@ -2,9 +2,8 @@
 
 use super::options::{copying, moving, recording, remote, storage};
 use super::typed::Typed;
-use base::dscp::Dscp;
 use base::job::{Install, Remote};
-use base::settings::{Pace, Settings};
+use base::settings::Settings;
 
 /// The settings that the command has options for; the others have their defaults.
 pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
@@ -21,13 +20,6 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.window_bytes, &moving::WINDOW)?;
     typed.set(&mut settings.congestion, &moving::CONGESTION)?;
     typed.set(&mut settings.rate, &moving::RATE)?;
-    if typed.maybe(&moving::SCAVENGER)? == Some(true) {
-        if typed.is_typed(moving::PACE.name) {
-            return Err("--scavenger chooses the pace: leave out --pace, or --scavenger".into());
-        }
-        settings.pace = Pace::Scavenger;
-        settings.dscp = settings.dscp.or(Some(Dscp::LOWER_EFFORT));
-    }
     typed.set(&mut settings.pace, &moving::PACE)?;
     typed.set(&mut settings.seal, &moving::SEAL)?;
     typed.set(&mut settings.digest, &moving::DIGEST)?;

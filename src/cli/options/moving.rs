@@ -58,7 +58,6 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &WINDOW,
     &CONGESTION,
     &PACE,
-    &SCAVENGER,
     &COMPRESS,
     &DSCP,
     &LOCKSTEP,
@@ -320,23 +319,9 @@ pub(crate) static PACE: CliOption<Pace> = CliOption {
     more: "Bursts that overflow a queue on the path are lost; paced segments are not. auto \
            lets TCP pace if a round trip takes 2 ms or more, and sets a rate below that of the \
            path if bursts are still lost. off leaves pacing to the congestion control. scavenger \
-           is what --scavenger sets.",
+           is an experiment: it gives way to other traffic, and is too slow where there is none.",
     group: Group::Moving,
     commands: SWEPT,
-};
-
-pub(crate) static SCAVENGER: CliOption<bool> = CliOption {
-    name: "scavenger",
-    letter: None,
-    value: "",
-    kind: Kind::Flag(|| true),
-    default: "",
-    help: "Take only what other traffic leaves of the path",
-    more: "The copy slows down as soon as a queue shows that others send, and is back within \
-           seconds when they have stopped; alone it fills the path. Its packets are marked le \
-           (lower effort), unless --dscp says otherwise.",
-    group: Group::Moving,
-    commands: COPY,
 };
 
 pub(crate) static COMPRESS: CliOption<Compress> = CliOption {
