@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ fn converse(
 
 /// Asks the copy of this process. Only one of this user, or of root, is believed.
 pub fn ask(process: u32, question: Question) -> io::Result<Answer> {
-    let mut copy = UnixStream::connect_addr(&address(process)?)?;
+    let mut copy = connect(process)?;
     if ![geteuid().as_raw(), 0].contains(&user_of(&copy)?) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -88,6 +89,17 @@ pub fn listening() -> io::Result<BTreeSet<u32>> {
     let table = fs::read_to_string("/proc/net/unix")?;
     let names = table.lines().filter_map(|line| line.split_ascii_whitespace().nth(7));
     Ok(names.filter_map(|name| name.strip_prefix('@')?.strip_prefix(NAME)?.parse().ok()).collect())
+}
+
+/// Never waits: whoever has the name, and takes no connection, holds up nobody.
+fn connect(process: u32) -> io::Result<UnixStream> {
+    let name = SocketAddrUnix::new_abstract_name(format!("{NAME}{process}").as_bytes())?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &name)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 fn address(process: u32) -> io::Result<SocketAddr> {
@@ -151,5 +163,20 @@ mod tests {
             }
         }
         assert!(ask(u32::MAX, Question::Tell).is_err());
+    }
+
+    /// Somebody has the name, and the queue of those who want to connect is full.
+    #[test]
+    fn who_takes_no_connection_holds_up_nobody() {
+        let process = u32::MAX - 1;
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.unwrap();
+        let name = SocketAddrUnix::new_abstract_name(format!("{NAME}{process}").as_bytes());
+        net::bind(&socket, &name.unwrap()).unwrap();
+        net::listen(&socket, 0).unwrap();
+        let held: Vec<_> = std::iter::from_fn(|| connect(process).ok()).take(100).collect();
+        assert!(held.len() < 100, "the queue is never full");
+        assert!(ask(process, Question::Tell).is_err());
     }
 }

@@ -35,7 +35,9 @@ pub fn plan(of: &PlanFigures) -> String {
     text.push_str(&format!("  predicted time by nodes: {}\n", nodes.join(", ")));
     let binding = match (longest.0 > total.0 / workers.max(1) as u64, files) {
         (_, 0) => "nothing to copy",
-        (true, _) => "the largest file: it is one shard, and more nodes do not help it",
+        (true, _) => {
+            "the longest shard: more nodes do not help it (--split-above cuts large files)"
+        }
         (false, _) if cost.is_bound_by_files(files, bytes) => "per-file work",
         (false, _) => "reading and writing bytes",
     };

@@ -109,7 +109,11 @@ fn answer(program: &str, output: &Output) -> Result<String, Trouble> {
 
 /// Sorts what a failed client said. What is not known for certain is no answer.
 fn trouble(program: &str, said: &str) -> Trouble {
-    let text = format!("{program}: {}", said.trim());
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut text = format!("{program}: {}", lines.join("; "));
+    if said.contains("configuration source") {
+        text.push_str(": is this a host of the cluster?");
+    }
     match NO_ANSWER.iter().any(|words| said.contains(words)) || said.trim().is_empty() {
         true => Trouble::NoAnswer(text),
         false => Trouble::Refused(text),
