@@ -37,6 +37,8 @@ pub(crate) struct Bucket {
     begun: Mutex<BTreeMap<Vec<u8>, Begun>>,
     /// All keys below the prefix, where they are few: most destinations are empty.
     known: OnceLock<Option<Vec<String>>>,
+    /// Keys of uploads that earlier runs began: one may have been completed since all keys were listed.
+    resumed: Mutex<BTreeSet<String>>,
     /// Folders of this run that are not left yet: nothing in the store stands for them.
     made: Mutex<BTreeSet<Vec<u8>>>,
     warnings: Mutex<Vec<String>>,
@@ -65,6 +67,7 @@ impl Bucket {
             root: PathBuf::from(url.to_string()),
             begun: Mutex::default(),
             known: OnceLock::new(),
+            resumed: Mutex::default(),
             made: Mutex::default(),
             warnings: Mutex::default(),
         }
@@ -118,7 +121,8 @@ impl Bucket {
         let folder = format!("{key}/");
         let at = known.partition_point(|other| other[..] < folder[..]);
         let is_folder = known.get(at).is_some_and(|other| other.starts_with(&folder));
-        Ok((known.binary_search_by(|other| other.as_str().cmp(key)).is_ok(), is_folder))
+        let is_object = known.binary_search_by(|other| other.as_str().cmp(key)).is_ok();
+        Ok((is_object || lock(&self.resumed).contains(key), is_folder))
     }
 
     fn look_at(&self, key: &str) -> Result<Option<Seen>, Fault> {

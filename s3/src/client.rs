@@ -149,6 +149,18 @@ impl Client {
         }
     }
 
+    /// What `look` finds, for as long as a request may be silent.
+    pub(crate) fn wait_for<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
+        let give_up = clock::now().after(Nanos::from(self.silent_max));
+        loop {
+            let found = look();
+            if found.is_some() || clock::now() >= give_up {
+                return found;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+
     /// The folder of the journals of what is written to this endpoint.
     pub(crate) fn journals(&self) -> Result<PathBuf, Fault> {
         let host = self.endpoint.host.replace('/', "_");
@@ -373,5 +385,7 @@ const TRY_FOR: Nanos = Nanos::from_millis(120_000);
 /// The same for a store that has never answered: its user is watching.
 const FIRST_TRIES_MAX: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks at an object that the store is making.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 const CONNECTIONS_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 8 << 20;

@@ -9,6 +9,7 @@ use crate::answers::{Element, escaped};
 use crate::checksum::{self, Ranges};
 use crate::client::{Answer, Call, Client, Into, Trouble, lock};
 use crate::metadata;
+use crate::reading;
 use crate::refusal::{self, Refusal};
 use base::fault::{Class, Fault};
 use mover::io::store::{self, NewObject, Object, UploadedPart};
@@ -172,21 +173,63 @@ impl Upload {
         let (query, body) = (&[("uploadId", &id[..])], body.as_bytes());
         let call = Call { method: "POST", query, headers, body, ..self.call() };
         let answered = self.client.call(&call, Into::Text).and_then(|answer| refused_late(&answer));
+        let bytes = state.bytes;
+        drop(state);
         match answered {
             Ok(document) => match document.get("ChecksumCRC64NVME") {
-                "" => Ok(false),
+                "" => self.appears((bytes, sum)),
                 told if checksum::read(told) == Some(sum) => Ok(true),
                 told if told.contains('-') => Ok(false),
                 _ => Err(self.corrupt("it")),
             },
-            // The answer to an earlier try was lost, or somebody has removed the upload.
-            Err(Trouble::Refused(refusal)) if refusal.code == "NoSuchUpload" => {
-                match is_there(&self.client, (&self.bucket, &self.key), (state.bytes, sum)) {
-                    true => Ok(true),
+            // The store has carried out an earlier try, whose answer was lost, or an earlier run's
+            // request; or somebody has removed the upload.
+            Err(Trouble::Refused(refusal)) if is_perhaps_there(&refusal) => {
+                match self.is_completed(&refusal, (bytes, sum)) {
+                    true => {
+                        self.abort(); // of another upload the parts would stay
+                        Ok(true)
+                    }
                     false => Err(self.told(Trouble::Refused(refusal))),
                 }
             }
             Err(trouble) => Err(self.told(trouble)),
+        }
+    }
+
+    /// After a completion that was refused: true where the object is there as it was written. A
+    /// store that has no upload any more may still be making the object.
+    fn is_completed(&self, refusal: &Refusal, object: (u64, u64)) -> bool {
+        let is_there = || is_there(&self.client, (&self.bucket, &self.key), object);
+        match refusal.status {
+            412 => is_there(),
+            _ => self.client.wait_for(|| is_there().then_some(())).is_some(),
+        }
+    }
+
+    /// After a completion whose answer has no checksum: the store keeps none, or another request of
+    /// this upload is still being carried out. True where the object has its checksum.
+    fn appears(&self, (bytes, sum): (u64, u64)) -> Result<bool, Fault> {
+        let seen = self.client.wait_for(|| {
+            match reading::look(&self.client, &self.bucket, &self.key) {
+                Ok(None) => None,
+                Ok(Some(seen)) => Some(Some(seen)),
+                Err(_) => Some(None), // it may be written and not be looked at
+            }
+        });
+        match seen {
+            None => {
+                let url = self.url();
+                let text = format!("the store says that '{url}' is complete, and does not have it");
+                Err(Fault::new(Class::Peer, text))
+            }
+            Some(None) => Ok(false),
+            Some(Some(seen)) if seen.size != bytes => Err(self.corrupt("it")),
+            Some(Some(seen)) => match seen.sum {
+                None => Ok(false),
+                Some(told) if told == sum => Ok(true),
+                Some(_) => Err(self.corrupt("it")),
+            },
         }
     }
 
@@ -313,6 +356,11 @@ pub(crate) fn put_with(
         }
         Err(trouble) => Err(refused(trouble, bucket, key)),
     }
+}
+
+/// What a store may answer to a completion that it has carried out before.
+fn is_perhaps_there(refusal: &Refusal) -> bool {
+    refusal.code == "NoSuchUpload" || refusal.status == 412
 }
 
 /// True where an object of this length and checksum has the key.

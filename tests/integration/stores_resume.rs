@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::support::gateway::{Fault, FaultyStore, Gateway, Rule, file_of, set_mtime};
 use crate::support::run::{self, Ran};
-use crate::support::{Scene, until};
+use crate::support::{Scene, each, until};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 64 * MIB + 5;
@@ -163,6 +164,54 @@ fn parts_are_checked_against_the_store() {
     let (ran, sent) = again(&gateway, &scene, &store, LINE);
     assert_done(&gateway, &scene, &ran);
     assert!(sent > PARTS.saturating_sub(recorded), "one is sent again: {sent}, {recorded}");
+}
+
+/// A run is killed while the store carries out the request that completes its upload. The next run
+/// knows the object for its own, whenever it comes; what somebody else has put there it leaves.
+#[test]
+fn what_the_store_still_completes_is_recognized() {
+    // Which request of the next run comes after the object, whether the upload is gone until then,
+    // and whether somebody else's object comes in between.
+    let cases = [
+        (("GET", "list-type", 1), false, "", 0),
+        (("GET", "uploadId=", 1), false, "", 0),
+        (("POST", "uploadId=", 1), false, "", 0),
+        (("HEAD", "/d/a", 3), true, "", 0),
+        // As in round 36 of the page of 60 rounds: it is not waited for long enough.
+        (("POST", "uploadId=", 1), true, " --stall 1", PARTS),
+        (("HEAD", "/d/a", 1), true, " other", 0),
+    ];
+    each(cases, |(until, is_gone, more, parts)| {
+        let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+        let fault = Fault::Held { until: *until, is_gone: *is_gone };
+        let rule = Rule { method: "POST", target: "uploadId=", after: 0, times: 1, fault };
+        let store = FaultyStore::new(&gateway, rule);
+        file_of(&scene.path("a"), SIZE, 1);
+        file_of(&scene.path("other"), SIZE, 2);
+        let line = format!("{LINE} --rate 32MB");
+        let mut child = gateway.command(&scene, &line, store.port).spawn().unwrap();
+        until_held(&store);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!gateway.object("d/a").exists(), "it is held back");
+        if *more == " other" {
+            gateway.succeed(&scene, "copy @/other s3:/d/a");
+            let (ran, _) = again(&gateway, &scene, &store, LINE);
+            assert!(ran.code == 3 && ran.stderr.contains("exists"), "{ran}");
+            let there = fs::read(gateway.object("d/a")).unwrap();
+            assert!(there == fs::read(scene.path("other")).unwrap(), "{ran}");
+            return;
+        }
+        let (ran, sent) = again(&gateway, &scene, &store, &format!("{LINE}{more}"));
+        assert_done(&gateway, &scene, &ran);
+        assert_eq!(sent, *parts, "{ran}");
+        let is_told = ran.stderr.contains("is still completing");
+        assert_eq!(is_told, *is_gone, "{ran}");
+    });
+}
+
+fn until_held(store: &FaultyStore) {
+    until("the completion is held back", || store.applied.load(Relaxed) == 1);
 }
 
 /// The files of parts, in the folder where this gateway keeps uploads.

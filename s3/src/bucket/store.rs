@@ -95,7 +95,9 @@ impl Store for Bucket {
     }
 
     fn parts(&self, path: &[u8], id: &str) -> Result<Option<Vec<ListedPart>>, Fault> {
-        parts::all(&self.client, (&self.bucket, &self.key(path)?), id)
+        let key = self.key(path)?;
+        lock(&self.resumed).insert(key.clone());
+        parts::all(&self.client, (&self.bucket, &key), id)
     }
 
     fn abandon(&self, path: &[u8], id: &str) {

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -176,6 +176,66 @@ pub(crate) enum Fault {
     OtherLength,
     /// Does this first.
     After(fn(&Gateway)),
+    /// Keeps it until so many later requests of this method and target have come, whether or not
+    /// its client is still there; the last of them is passed on when it has been answered. Where
+    /// `is_gone`, its upload is gone meanwhile, as with a store that is completing it.
+    Held { until: (&'static str, &'static str, usize), is_gone: bool },
+}
+
+/// What a proxy holds back.
+#[derive(Debug, Default)]
+struct Hold {
+    state: Mutex<Held>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    Until {
+        until: (&'static str, &'static str, usize),
+        /// What is gone meanwhile.
+        gone: Option<String>,
+    },
+    Released,
+    Answered,
+}
+
+impl Hold {
+    /// Waits until it is released.
+    fn keep(&self, until: (&'static str, &'static str, usize), gone: Option<String>) {
+        let mut state = self.state.lock().unwrap();
+        *state = Held::Until { until, gone };
+        while !matches!(*state, Held::Released) {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    fn answered(&self) {
+        *self.state.lock().unwrap() = Held::Answered;
+        self.changed.notify_all();
+    }
+
+    /// Called with every other request. True where what it asks for is gone.
+    fn pass(&self, line: &str) -> bool {
+        let mut state = self.state.lock().unwrap();
+        if let Held::Until { until: (method, target, left), gone } = &mut *state {
+            if !(line.starts_with(*method) && line.contains(*target)) {
+                return gone.as_ref().is_some_and(|gone| line.contains(gone));
+            }
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            *state = Held::Released;
+            self.changed.notify_all();
+        }
+        while matches!(*state, Held::Released) {
+            state = self.changed.wait(state).unwrap();
+        }
+        false
+    }
 }
 
 /// A proxy that does something with the requests that fit: method, part of the target, how many of
@@ -203,6 +263,7 @@ impl FaultyStore {
         let port = listener.local_addr().unwrap().port();
         let (fitting, applied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = Arc::new(Mutex::new(Vec::new()));
+        let hold = Arc::new(Hold::default());
         let store = FaultyStore { port, applied: applied.clone(), seen: seen.clone() };
         // Its thread never ends, and must not keep the gateway running.
         let gateway = Arc::downgrade(gateway);
@@ -211,8 +272,10 @@ impl FaultyStore {
                 let Some(gateway) = gateway.upgrade() else { return };
                 let rule = rule.clone();
                 let (fitting, applied, seen) = (fitting.clone(), applied.clone(), seen.clone());
+                let hold = hold.clone();
                 thread::spawn(move || {
-                    let mut proxied = Proxied { client, gateway, rule, fitting, applied, seen };
+                    let mut proxied =
+                        Proxied { client, gateway, rule, fitting, applied, seen, hold };
                     while proxied.one().is_some() {}
                 });
             }
@@ -229,6 +292,7 @@ struct Proxied {
     fitting: Arc<AtomicUsize>,
     applied: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<String>>>,
+    hold: Arc<Hold>,
 }
 
 impl Proxied {
@@ -245,6 +309,17 @@ impl Proxied {
         };
         let fault = fits.then(|| rule.fault.clone());
         self.applied.fetch_add(usize::from(fits), Relaxed);
+        match &fault {
+            Some(Fault::Held { until, is_gone }) => {
+                let id = line.split([' ', '?', '&']).find(|word| word.starts_with("uploadId="));
+                self.hold.keep(*until, id.filter(|_| *is_gone).map(String::from));
+            }
+            _ if self.hold.pass(&line) => {
+                let text = "<Error><Code>NoSuchUpload</Code><Message>No</Message></Error>";
+                return self.answer(404, "", text);
+            }
+            _ => {}
+        }
         match &fault {
             Some(Fault::Status(status, code)) => {
                 let text = format!("<Error><Code>{code}</Code><Message>No</Message></Error>");
@@ -269,6 +344,7 @@ impl Proxied {
         store.write_all(&body).ok()?;
         let (head, mut body) = message(&mut store, line.starts_with("HEAD"))?;
         match fault {
+            Some(Fault::Held { .. }) => self.hold.answered(),
             Some(Fault::LostAnswer) => return None,
             Some(Fault::Flipped(at)) => *body.get_mut(at)? ^= 1,
             Some(Fault::OtherLength) => {

@@ -179,6 +179,12 @@ impl Finisher {
             };
             match made {
                 Ok(made) => {
+                    let begun = self.begun.get(&wanted.number).copied().or(wanted.begun);
+                    if volume.store().is_some()
+                        && let Some(file) = begun
+                    {
+                        journal.completing(file)?;
+                    }
                     let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, fsync);
                     files.push((key, object.outcome.as_ref().ok().copied().flatten()));
                 }

@@ -132,6 +132,8 @@ pub struct Partial {
     pub written: Held,
     /// The upload that writes it to a store.
     pub upload: Option<Arc<Upload>>,
+    /// The store was asked to complete that, and may still be doing it.
+    pub is_completing: bool,
 }
 
 /// What a journal says, read from its start. Pure: any bytes make some state.
@@ -185,8 +187,18 @@ impl Replay {
                 let (flushed, written) = (Held::default(), Held::default());
                 // Of two that began under one name only the later one has the file.
                 self.partials.retain(|_, partial| partial.origin.path != origin.path);
-                let partial =
-                    Partial { file, origin, request_bytes, made, flushed, written, upload: None };
+                let upload = None;
+                let is_completing = false;
+                let partial = Partial {
+                    file,
+                    origin,
+                    request_bytes,
+                    made,
+                    flushed,
+                    written,
+                    upload,
+                    is_completing,
+                };
                 self.partials.insert(file, partial);
             }
             Record::Have { file, ranges, nodes } => self.have(file, &ranges, &nodes),
@@ -225,6 +237,11 @@ impl Replay {
                 let upload = self.partials.get_mut(&file).and_then(|it| it.upload.as_mut());
                 if let Some(upload) = upload {
                     Arc::make_mut(upload).parts.extend(parts);
+                }
+            }
+            Record::Completing { file } => {
+                if let Some(partial) = self.partials.get_mut(&file) {
+                    partial.is_completing = true;
                 }
             }
         }
@@ -538,6 +555,11 @@ impl Journal {
         let made = |(key, sum): (Key, Option<Sum>)| (key, sum.map(|sum| (self.digest, sum)));
         let files: Vec<(Key, FileDigest)> = files.into_iter().map(made).collect();
         files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
+    }
+
+    /// Recorded before the store is asked: it may carry that out after this run has ended.
+    pub(crate) fn completing(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Completing { file })
     }
 
     pub(crate) fn drop_file(&mut self, file: u32) -> Result<(), Fault> {

@@ -162,7 +162,38 @@ fn prepare(
             Bytes(lost.bytes)
         ));
     }
+    await_completions(prior_runs, volume, (settings, callbacks));
     Ok(cut)
+}
+
+/// A store may take long to make an object of its parts: a run that was killed meanwhile has left
+/// neither an upload nor an object. What does not come is sent again.
+fn await_completions(
+    prior_runs: &PriorRuns,
+    volume: &dyn Volume,
+    (settings, callbacks): (&Settings, &ResumeCallbacks<'_>),
+) {
+    let Some(store) = volume.store() else { return };
+    let give_up = clock::now().after(settings.stall);
+    let mut awaited = prior_runs.completing();
+    let mut told = false;
+    loop {
+        // One that cannot be looked at is not waited for.
+        awaited.retain(|path| matches!(store.look(path), Ok(None)));
+        let Some(first) = awaited.first() else { return };
+        if clock::now() >= give_up || (callbacks.stopping)() {
+            return;
+        }
+        if !told {
+            (callbacks.warn)(format!(
+                "the store is still completing '{}' for an earlier run: waiting up to {}",
+                show(volume, first),
+                settings.stall
+            ));
+        }
+        told = true;
+        std::thread::sleep(COMPLETION_PAUSE);
+    }
 }
 
 fn waits_for_another(volume: &dyn Volume, settings: &Settings) -> String {
@@ -198,6 +229,8 @@ fn told_of_cut(cut: Cut, settings: &Settings) -> Option<String> {
 const LEAVING: Nanos = Nanos::from_millis(10_000);
 /// A copy that was interrupted a moment ago has ended by then.
 const BUSY_WITHIN: Nanos = Nanos::from_millis(700);
+/// Between two looks at an object that a store completes.
+const COMPLETION_PAUSE: Duration = Duration::from_millis(200);
 /// Reading back less than this is not reported.
 const TOLD_BYTES: u64 = 1 << 30;
 

@@ -134,6 +134,14 @@ impl PriorRuns {
         Ok(lost)
     }
 
+    /// Objects whose upload is gone after an earlier run had asked the store to complete it. One that
+    /// is not there yet may still come.
+    pub(crate) fn completing(&self) -> Vec<Vec<u8>> {
+        let awaited = |partial: &&Partial| partial.is_completing && partial.upload.is_none();
+        let awaited = self.partials.values().filter(awaited);
+        awaited.map(|partial| partial.origin.path.clone()).collect()
+    }
+
     /// What is here of this file, where that can be used: from the same source, in the file that
     /// the journal recorded.
     pub fn partial(

@@ -56,6 +56,10 @@ pub enum Record {
         file: u32,
         parts: Vec<(u64, UploadedPart)>,
     },
+    /// The store is asked to make an object of all its parts.
+    Completing {
+        file: u32,
+    },
 }
 
 pub(super) const VERSION: u8 = 3;
@@ -155,6 +159,10 @@ impl Record {
                 out.u32(*file);
                 put_parts(out, parts);
             }
+            Record::Completing { file } => {
+                out.u8(11);
+                out.u32(*file);
+            }
         }
     }
 
@@ -237,6 +245,7 @@ impl Record {
                 };
                 Record::Parts { file: from.u32()?, parts: list(from, part)? }
             }
+            11 => Record::Completing { file: from.u32()? },
             _ => return Err(unknown()),
         })
     }

@@ -50,6 +50,7 @@ fn samples() -> Vec<Record> {
         Record::Upload { file: 0, id: "id".into() },
         Record::Parts { file: 0, parts: vec![(0, part("a")), (60, part("b"))] },
         Record::Parts { file: 0, parts: vec![(60, part("c"))] },
+        Record::Completing { file: 0 },
     ]
 }
 
@@ -69,6 +70,7 @@ fn what_was_said_is_known() {
     assert_eq!(only.flushed.ranges.ranges().collect::<Vec<_>>(), [(0, 40)]);
     assert_eq!(only.written.nodes, [node(60, 40)]);
     assert_eq!(replay.done.len(), 2);
+    assert!(only.is_completing);
     let upload = only.upload.as_ref().unwrap();
     assert_eq!(upload.id, "id");
     assert_eq!(upload.parts, [(0, part("a")), (60, part("c"))].into(), "the later one counts");
