@@ -37,7 +37,8 @@ pub(crate) struct Bucket {
     begun: Mutex<BTreeMap<Vec<u8>, Begun>>,
     /// All keys below the prefix, where they are few: most destinations are empty.
     known: OnceLock<Option<Vec<String>>>,
-    /// Keys of uploads that earlier runs began: one may have been completed since all keys were listed.
+    /// Keys of uploads that earlier runs began: one may have been completed since all keys were
+    /// listed.
     resumed: Mutex<BTreeSet<String>>,
     /// Folders of this run that are not left yet: nothing in the store stands for them.
     made: Mutex<BTreeSet<Vec<u8>>>,

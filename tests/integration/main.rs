@@ -54,6 +54,7 @@ mod start;
 mod stores;
 mod stores_faulty;
 mod stores_resume;
+mod stores_second;
 mod sweep;
 mod terminal;
 mod torture;

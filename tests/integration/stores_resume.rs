@@ -27,7 +27,7 @@ fn parts_sent(store: &FaultyStore) -> usize {
 }
 
 /// Journals of what is under way.
-fn journals(gateway: &Gateway) -> Vec<Vec<u8>> {
+pub(crate) fn journals(gateway: &Gateway) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let hosts = fs::read_dir(gateway.state().join("datapump/uploads")).into_iter().flatten();
     for host in hosts.flatten() {

@@ -1,4 +1,5 @@
-//! The object store that tests use: a gateway to a folder, built from its sources once.
+//! The object stores that tests use: a gateway to a folder, built from its sources once, and a
+//! store of another make, in Python.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,9 +10,34 @@ use crate::{packages, step};
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const NAME: &str = "versitygw";
 
-/// Makes sure that the gateway is in the folder of tools below the build outputs.
+/// Another implementation of the protocol, and what serves it: its own set of parts for a server
+/// brings those of all other services too.
+const MOTO: &[&str] = &["moto[s3]==5.2.1", "flask==3.1.2", "flask-cors==6.0.1"];
+
+/// Makes sure that both are in the folder of tools below the build outputs.
 pub fn ensure() -> Result<(), String> {
     let folder = step::target_folder().join("tools");
+    std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    versitygw(&folder)?;
+    moto(&folder.join("moto"))
+}
+
+fn moto(folder: &Path) -> Result<(), String> {
+    if folder.join("bin/moto_server").exists() {
+        return Ok(());
+    }
+    let what = "a place for the second store that tests use";
+    let mut venv = Command::new("python3");
+    if step::run(what, venv.args(["-m", "venv"]).arg(folder)).is_err() {
+        packages::ensure(&[("virtualenv", "virtualenv")])?;
+        step::run(what, Command::new("virtualenv").arg(folder))?;
+    }
+    let mut install = Command::new(folder.join("bin/pip"));
+    install.args(["install", "--quiet"]).args(MOTO);
+    step::run("the second store that tests use", &mut install)
+}
+
+fn versitygw(folder: &Path) -> Result<(), String> {
     if folder.join(NAME).exists() {
         return Ok(());
     }
@@ -22,9 +48,8 @@ pub fn ensure() -> Result<(), String> {
             go().ok_or("go is missing: install the Debian package golang-go")?
         }
     };
-    std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let mut build = Command::new(go);
-    build.args(["install", MODULE]).env("GOBIN", &folder).env("CGO_ENABLED", "0");
+    build.args(["install", MODULE]).env("GOBIN", folder).env("CGO_ENABLED", "0");
     step::run("the gateway that tests of object stores use", &mut build)
 }
 

@@ -58,7 +58,7 @@ cargo xtask COMMAND
                          seeds, from the one that is named
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
-  gateway                the object store that tests use, built once
+  gateway                the object stores that tests use, made once
   man DIR                man page and completions, written by the built program
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs

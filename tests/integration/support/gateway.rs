@@ -36,26 +36,46 @@ impl Gateway {
         Gateway::start(&words)
     }
 
+    /// A store of another make, which keeps its objects in memory, and no checksum of whole ones.
+    pub(crate) fn moto() -> Gateway {
+        let gateway = Gateway::started(|port, _| {
+            let mut server = Command::new(tool("moto/bin/moto_server"));
+            server.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+            server
+        });
+        let mut connection = TcpStream::connect(("127.0.0.1", gateway.port)).unwrap();
+        let host = "Host: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        connection.write_all(format!("PUT /{BUCKET} HTTP/1.1\r\n{host}").as_bytes()).unwrap();
+        let (head, _) = message(&mut connection, false).expect("the bucket is made");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        gateway
+    }
+
     fn start(options: &[&Path]) -> Gateway {
-        let folder = tempfile::Builder::new().prefix("datapump-store-").tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("data").join(BUCKET)).unwrap();
-        // Another process may take a port between looking for it and using it.
-        for _ in 0..5 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut child = Command::new(program())
+        Gateway::started(|port, data| {
+            fs::create_dir_all(data.join(BUCKET)).unwrap();
+            let mut gateway = Command::new(tool("versitygw"));
+            gateway
                 .args(["--port", &format!("127.0.0.1:{port}"), "--quiet"])
                 .args(options)
                 .arg("posix")
-                .arg(folder.path().join("data"))
+                .arg(data)
                 .env("ROOT_ACCESS_KEY", KEY)
-                .env("ROOT_SECRET_KEY", SECRET)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
+                .env("ROOT_SECRET_KEY", SECRET);
+            gateway
+        })
+    }
+
+    fn started(make: impl Fn(u16, &Path) -> Command) -> Gateway {
+        let folder = tempfile::Builder::new().prefix("datapump-store-").tempdir().unwrap();
+        // Another process may take a port between looking for it and using it.
+        for _ in 0..5 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut command = make(port, &folder.path().join("data"));
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
             let mut ended = None;
-            super::until("the gateway answers, or has ended", || {
+            super::until("the store answers, or has ended", || {
                 ended = child.try_wait().unwrap();
                 ended.is_some() || TcpStream::connect(("127.0.0.1", port)).is_ok()
             });
@@ -63,7 +83,7 @@ impl Gateway {
                 return Gateway { folder, child, port };
             }
         }
-        panic!("the gateway does not start: {} --help", program().display());
+        panic!("the store does not start");
     }
 
     /// The file that an object is.
@@ -145,11 +165,12 @@ impl Drop for Gateway {
     }
 }
 
-fn program() -> PathBuf {
+/// A program in the folder of tools.
+fn tool(name: &str) -> PathBuf {
     // Of the folder of build outputs that this test was built in.
     let below = Path::new(super::PROGRAM).ancestors().nth(2).unwrap();
-    let program = below.join("tools/versitygw");
-    assert!(program.exists(), "{} is missing: 'cargo xtask gateway' builds it", program.display());
+    let program = below.join("tools").join(name);
+    assert!(program.exists(), "{} is missing: 'cargo xtask gateway' makes it", program.display());
     program
 }
 

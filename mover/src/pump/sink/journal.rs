@@ -25,11 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::record::Record;
-use self::record::{
-    DONE_FRONT_BYTES, FRONT_BYTES, ID_BYTES_MAX, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX,
-    TAG_BYTES_MAX,
-};
-use crate::io::store::{OBJECT_DEVICE, Upload, UploadedPart};
+use self::record::{DONE_FRONT_BYTES, FRONT_BYTES, LIST_MAX, MADE_BYTES, RECORD_BYTES_MAX};
+use crate::io::store::{OBJECT_DEVICE, Upload};
 use crate::io::system::boot_id;
 use crate::io::volume::{
     Handle, Identity, Locked, Mtime, READ_THROUGH, Status, StatusKind, Volume, show,
@@ -228,20 +225,11 @@ impl Replay {
             Record::Folder { path, inode } => {
                 self.folders.insert(path, inode);
             }
-            Record::Upload { file, id } => {
+            Record::Upload { file, .. }
+            | Record::Parts { file, .. }
+            | Record::Completing { file } => {
                 if let Some(partial) = self.partials.get_mut(&file) {
-                    partial.upload = Some(Arc::new(Upload { id, ..Upload::default() }));
-                }
-            }
-            Record::Parts { file, parts } => {
-                let upload = self.partials.get_mut(&file).and_then(|it| it.upload.as_mut());
-                if let Some(upload) = upload {
-                    Arc::make_mut(upload).parts.extend(parts);
-                }
-            }
-            Record::Completing { file } => {
-                if let Some(partial) = self.partials.get_mut(&file) {
-                    partial.is_completing = true;
+                    partial.note_upload(record);
                 }
             }
         }
@@ -532,20 +520,6 @@ impl Journal {
         held.records(file).iter().try_for_each(|record| self.add(record))
     }
 
-    /// Records parts of the upload that writes a file, and the upload itself when it is new.
-    pub(crate) fn parts(&mut self, file: u32, upload: Upload, is_new: bool) -> Result<(), Fault> {
-        if upload.id.len() > ID_BYTES_MAX {
-            return Ok(()); // nothing that is said of it could be used
-        }
-        if is_new {
-            self.add(&Record::Upload { file, id: upload.id })?;
-        }
-        let fits = |(_, part): &(u64, UploadedPart)| part.tag.len() <= TAG_BYTES_MAX;
-        let parts: Vec<_> = upload.parts.into_iter().filter(fits).collect();
-        let record = |some: &[(u64, UploadedPart)]| Record::Parts { file, parts: some.to_vec() };
-        parts.chunks(PARTS_MAX).try_for_each(|some| self.add(&record(some)))
-    }
-
     pub fn flushed(&mut self, file: u32) -> Result<(), Fault> {
         self.add(&Record::Flushed { file })
     }
@@ -555,11 +529,6 @@ impl Journal {
         let made = |(key, sum): (Key, Option<Sum>)| (key, sum.map(|sum| (self.digest, sum)));
         let files: Vec<(Key, FileDigest)> = files.into_iter().map(made).collect();
         files.chunks(LIST_MAX).try_for_each(|some| self.add(&Record::Done { files: some.to_vec() }))
-    }
-
-    /// Recorded before the store is asked: it may carry that out after this run has ended.
-    pub(crate) fn completing(&mut self, file: u32) -> Result<(), Fault> {
-        self.add(&Record::Completing { file })
     }
 
     pub(crate) fn drop_file(&mut self, file: u32) -> Result<(), Fault> {
@@ -606,10 +575,6 @@ impl Journal {
         self.tail.add(record)
     }
 }
-
-/// Parts of one record, which is short enough then.
-const PARTS_MAX: usize = 1024;
-const _: () = assert!(PARTS_MAX * (26 + TAG_BYTES_MAX) < RECORD_BYTES_MAX && PARTS_MAX <= LIST_MAX);
 
 /// The fault when another process has the journal.
 pub fn busy(volume: &dyn Volume) -> Fault {

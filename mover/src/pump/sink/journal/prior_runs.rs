@@ -134,8 +134,8 @@ impl PriorRuns {
         Ok(lost)
     }
 
-    /// Objects whose upload is gone after an earlier run had asked the store to complete it. One that
-    /// is not there yet may still come.
+    /// Objects whose upload is gone after an earlier run had asked the store to complete it. One
+    /// that is not there yet may still come.
     pub(crate) fn completing(&self) -> Vec<Vec<u8>> {
         let awaited = |partial: &&Partial| partial.is_completing && partial.upload.is_none();
         let awaited = self.partials.values().filter(awaited);

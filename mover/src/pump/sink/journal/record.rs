@@ -121,10 +121,7 @@ impl Record {
                     out.raw(&node.sum);
                 }
             }
-            Record::Flushed { file } => {
-                out.u8(4);
-                out.u32(*file);
-            }
+            Record::Flushed { file } => put_mark(out, 4, *file),
             Record::Done { files } => {
                 out.u8(5);
                 out.u16(files.len() as u16);
@@ -136,14 +133,8 @@ impl Record {
                     });
                 }
             }
-            Record::Drop { file } => {
-                out.u8(6);
-                out.u32(*file);
-            }
-            Record::Forget { file } => {
-                out.u8(7);
-                out.u32(*file);
-            }
+            Record::Drop { file } => put_mark(out, 6, *file),
+            Record::Forget { file } => put_mark(out, 7, *file),
             Record::Folder { path, inode } => {
                 out.u8(8);
                 out.bytes(path);
@@ -159,10 +150,7 @@ impl Record {
                 out.u32(*file);
                 put_parts(out, parts);
             }
-            Record::Completing { file } => {
-                out.u8(11);
-                out.u32(*file);
-            }
+            Record::Completing { file } => put_mark(out, 11, *file),
         }
     }
 
@@ -249,6 +237,12 @@ impl Record {
             _ => return Err(unknown()),
         })
     }
+}
+
+/// A record that says one thing of a file.
+fn put_mark(out: &mut Writer, kind: u8, file: u32) {
+    out.u8(kind);
+    out.u32(file);
 }
 
 fn put_parts(out: &mut Writer, parts: &[(u64, UploadedPart)]) {

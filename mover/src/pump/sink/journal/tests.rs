@@ -1,6 +1,7 @@
 //! A journal, cut and damaged in every way.
 
 use super::*;
+use crate::io::store::UploadedPart;
 use crate::io::volume::READ_THROUGH;
 use crate::work::digest::nodes_of;
 

@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::io::store::{Store, Upload};
+use crate::io::store::{Store, Upload, UploadedPart};
 use crate::pump::sink::journal::prior_runs::Lost;
-use crate::pump::sink::journal::{ExtentSet, Held, Partial};
+use crate::pump::sink::journal::record::{ID_BYTES_MAX, TAG_BYTES_MAX};
+use crate::pump::sink::journal::{
+    ExtentSet, Held, Journal, LIST_MAX, Partial, RECORD_BYTES_MAX, Record,
+};
 use base::fault::Fault;
 use base::settings::Cut;
 
@@ -65,6 +68,22 @@ pub(super) fn unusable(partial: &Partial, slot_bytes: u32) -> Option<&'static st
 }
 
 impl Partial {
+    /// What a record says of its upload.
+    pub(super) fn note_upload(&mut self, record: Record) {
+        match record {
+            Record::Upload { id, .. } => {
+                self.upload = Some(Arc::new(Upload { id, ..Upload::default() }));
+            }
+            Record::Parts { parts, .. } => {
+                if let Some(upload) = &mut self.upload {
+                    Arc::make_mut(upload).parts.extend(parts);
+                }
+            }
+            Record::Completing { .. } => self.is_completing = true,
+            _ => {}
+        }
+    }
+
     /// The upload that this run continues: only parts of ranges that are not sent again count as
     /// written.
     pub(crate) fn continued(&self) -> Option<Arc<Upload>> {
@@ -79,6 +98,31 @@ impl Partial {
         Some(Arc::new(upload))
     }
 }
+
+impl Journal {
+    /// Records parts of the upload that writes a file, and the upload itself when it is new.
+    pub(crate) fn parts(&mut self, file: u32, upload: Upload, is_new: bool) -> Result<(), Fault> {
+        if upload.id.len() > ID_BYTES_MAX {
+            return Ok(()); // nothing that is said of it could be used
+        }
+        if is_new {
+            self.add(&Record::Upload { file, id: upload.id })?;
+        }
+        let fits = |(_, part): &(u64, UploadedPart)| part.tag.len() <= TAG_BYTES_MAX;
+        let parts: Vec<_> = upload.parts.into_iter().filter(fits).collect();
+        let record = |some: &[(u64, UploadedPart)]| Record::Parts { file, parts: some.to_vec() };
+        parts.chunks(PARTS_MAX).try_for_each(|some| self.add(&record(some)))
+    }
+
+    /// Recorded before the store is asked: it may carry that out after this run has ended.
+    pub(crate) fn completing(&mut self, file: u32) -> Result<(), Fault> {
+        self.add(&Record::Completing { file })
+    }
+}
+
+/// Parts of one record, which is short enough then.
+const PARTS_MAX: usize = 1024;
+const _: () = assert!(PARTS_MAX * (26 + TAG_BYTES_MAX) < RECORD_BYTES_MAX && PARTS_MAX <= LIST_MAX);
 
 /// The ranges of `all` that are not in `some`.
 fn outside(all: &ExtentSet, some: &ExtentSet) -> Vec<(u64, u64)> {

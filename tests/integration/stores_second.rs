@@ -1,0 +1,99 @@
+//! A store of another make than the gateway: it keeps no CRC-64/NVME of whole objects, and names
+//! what it refuses in other words.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use crate::stores_resume::journals;
+use crate::support::gateway::{Gateway, file_of, set_mtime};
+use crate::support::{Scene, each, need, run, until};
+
+const MIB: u64 = 1 << 20;
+
+/// One server for all cases: it takes seconds to start.
+#[test]
+fn a_store_of_another_make_does_the_same() {
+    let gateway = Gateway::moto();
+    type Check = fn(&Gateway, &Scene);
+    let cases: [(&str, Check); 5] = [
+        ("objects of all sizes", sizes),
+        ("a tree and its metadata", tree),
+        ("a pipe, and digests", pipe),
+        ("a name that exists", exists),
+        ("a killed upload", killed),
+    ];
+    each(cases, |(_, check)| check(&gateway, &Scene::new()));
+}
+
+fn sizes(gateway: &Gateway, scene: &Scene) {
+    for size in [0, 1, 8 * MIB, 17 * MIB + 3] {
+        file_of(&scene.path("a"), size, size);
+        let up = gateway.succeed(scene, &format!("copy @/a s3:/d/{size} --overwrite always"));
+        let parts = "only parts were checked";
+        assert_eq!(up.stderr.contains(parts), size > 8 * MIB, "{up}");
+        gateway.succeed(scene, &format!("copy s3:/d/{size} @/b --overwrite always"));
+        assert!(fs::read(scene.path("b")).unwrap() == fs::read(scene.path("a")).unwrap(), "{size}");
+    }
+}
+
+/// More than a page of a listing, a name that is encoded, a link, modes and times.
+fn tree(gateway: &Gateway, scene: &Scene) {
+    let tree = scene.path("tree");
+    fs::create_dir_all(tree.join("od d+%&ü/empty")).unwrap();
+    for number in 0..40 {
+        fs::write(tree.join(format!("od d+%&ü/{number}")), format!("{number}")).unwrap();
+    }
+    symlink("od d+%&ü/1", tree.join("link")).unwrap();
+    set_mtime(&tree.join("od d+%&ü/8"), 1, 500);
+    set_mtime(&tree.join("od d+%&ü"), 1_000_000_000, 0);
+    gateway.succeed(scene, "copy -r -A @/tree s3:/up/");
+    gateway.succeed(scene, "copy -r -A s3:/up/tree @/down");
+    let ran = Command::new(need("rsync", "rsync"))
+        .args(["-aXn", "--checksum", "--itemize-changes", "--delete"])
+        .args([scene.path("tree/"), scene.path("down/tree/")])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "", "rsync finds differences");
+}
+
+fn pipe(gateway: &Gateway, scene: &Scene) {
+    file_of(&scene.path("a"), 13 * MIB + 5, 3);
+    let bytes = fs::read(scene.path("a")).unwrap();
+    let put = run::to_end(gateway.command(scene, "copy - s3:/piped", gateway.port), &bytes);
+    assert_eq!(put.code, 0, "{put}");
+    assert!(gateway.succeed(scene, "copy s3:/piped -").stdout == bytes);
+    let line = "copy @/a s3:/sums --digest-also md5 --verify disk --manifest @/receipt";
+    gateway.succeed(scene, line);
+    gateway.succeed(scene, "verify @/receipt s3:/sums");
+}
+
+/// What is there stays, and its user is told.
+fn exists(gateway: &Gateway, scene: &Scene) {
+    for size in [100, 9 * MIB] {
+        file_of(&scene.path("one"), size, 1);
+        file_of(&scene.path("two"), size, 2);
+        gateway.succeed(scene, &format!("copy @/one s3:/once/{size}"));
+        let ran = gateway.run(scene, &format!("copy @/two s3:/once/{size}"));
+        assert!(ran.code == 3 && ran.stderr.contains("exists"), "{ran}");
+        gateway.succeed(scene, &format!("copy s3:/once/{size} @/back --overwrite always"));
+        assert!(fs::read(scene.path("back")).unwrap() == fs::read(scene.path("one")).unwrap());
+    }
+}
+
+fn killed(gateway: &Gateway, scene: &Scene) {
+    file_of(&scene.path("a"), 64 * MIB + 5, 1);
+    let line = "copy @/a s3:/k/a --request-size 5M";
+    let slow = format!("{line} --rate 16MB");
+    let mut child = gateway.command(scene, &slow, gateway.port).spawn().unwrap();
+    until("parts are recorded", || journals(gateway).iter().any(|journal| journal.len() > 700));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = gateway.succeed(scene, line);
+    assert!(ran.stdout_text().contains("resumed: "), "{ran}");
+    gateway.succeed(scene, "copy s3:/k/a @/b");
+    assert!(fs::read(scene.path("b")).unwrap() == fs::read(scene.path("a")).unwrap());
+    let left = gateway.run(scene, "clean -n --min-age off s3:/k/ --json");
+    assert!(!left.stdout_text().contains("would_remove"), "{left}");
+    assert_eq!(journals(gateway).len(), 0, "{ran}");
+}
