@@ -117,7 +117,13 @@ fn what_cannot_be_continued_starts_over() {
     type Between = fn(&Scene, &Gateway);
     let cases: [(&str, Between, &str, bool); 5] = [
         ("the source changed", append, "its source has changed since", true),
-        ("the upload is gone", clean, "the store does not have its parts any more", true),
+        // A part that was under way when it was removed may make it anew, without the others.
+        (
+            "the upload is gone",
+            clean,
+            "the store does not have its parts any more|sent again",
+            true,
+        ),
         ("--fresh", |_, _| {}, "", true),
         ("the journal is damaged", damage, "is damaged, or of another version", false),
         ("another digest", |_, _| {}, "it was digested in another way", true),
@@ -148,7 +154,7 @@ fn what_cannot_be_continued_starts_over() {
             assert_done(&gateway, &scene, &ran);
         }
         assert_eq!((ran.code, sent), (0, PARTS), "{what}: {ran}");
-        assert!(ran.stderr.contains(says), "{what}: {ran}");
+        assert!(says.split('|').any(|says| ran.stderr.contains(says)), "{what}: {ran}");
         let there = fs::read(gateway.object("d/a")).unwrap();
         assert!(there == fs::read(scene.path("a")).unwrap(), "{what}");
     }
