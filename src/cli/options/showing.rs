@@ -49,7 +49,8 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Spread,
     CommandId::SpreadResume,
 ];
-const WATCHED: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
+const WATCHED: &[CommandId] =
+    &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
