@@ -154,16 +154,20 @@ impl Xy {
     pub(super) fn draw(&self) -> (f64, Markup) {
         let plane = Plane::of(self);
         let most = self.points_each();
+        let is_plain = |axis: &Axis| axis.ticks == Ticks::Round && !axis.is_log;
+        let scales = (is_plain(&self.x) && is_plain(&self.y)).then(|| plane.scales());
         let drawn = html! {
-            (plane.frame(self))
-            @for marks in self.marks.iter().filter(|marks| marks.mark == Mark::Span) {
-                (plane.marks(marks))
-            }
-            @for series in &self.series {
-                (plane.series(series, &series.thinned(&self.y, most)))
-            }
-            @for marks in self.marks.iter().filter(|marks| marks.mark != Mark::Span) {
-                (plane.marks(marks))
+            g data-plane=[scales] {
+                (plane.frame(self))
+                @for marks in self.marks.iter().filter(|marks| marks.mark == Mark::Span) {
+                    (plane.marks(marks))
+                }
+                @for series in &self.series {
+                    (plane.series(series, &series.thinned(&self.y, most)))
+                }
+                @for marks in self.marks.iter().filter(|marks| marks.mark != Mark::Span) {
+                    (plane.marks(marks))
+                }
             }
         };
         (HEIGHT, drawn)
@@ -402,23 +406,33 @@ impl Plane {
         }
     }
 
+    /// Where the plane is in the drawing, and the values at its ends: left, right, top and bottom.
+    fn scales(&self) -> String {
+        let px = [LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM].map(number).join(" ");
+        format!("{px} {} {} {} {}", self.x.low, self.x.high, self.y.low, self.y.high)
+    }
+
     /// Grid, numbers and labels. The label of the upward axis lies above it, where it is read.
     fn frame(&self, chart: &Xy) -> Markup {
         let (left, right) = (number(LEFT), number(WIDTH - RIGHT));
         let (bottom, middle) = (HEIGHT - BOTTOM, (LEFT + WIDTH - RIGHT) / 2.0);
         html! {
             text class="f" x="4" y="15" fill=(FAINT) { (escape::line(&chart.y.label)) }
-            @for (at, text) in &self.y.ticks {
-                @let y = self.y.px(*at);
-                path class="g" stroke=(GRID) d=(format!("M{left} {}H{right}", number(y))) {}
-                text class="f" x=(number(LEFT - 6.0)) y=(number(y + 4.5)) text-anchor="end"
-                    fill=(FAINT) { (text) }
+            g class="ticks-y" {
+                @for (at, text) in &self.y.ticks {
+                    @let y = self.y.px(*at);
+                    path class="g" stroke=(GRID) d=(format!("M{left} {}H{right}", number(y))) {}
+                    text class="f" x=(number(LEFT - 6.0)) y=(number(y + 4.5)) text-anchor="end"
+                        fill=(FAINT) { (text) }
+                }
             }
-            @for (at, text) in &self.x.ticks {
-                @let x = number(self.x.px(*at));
-                path class="a" stroke=(FAINT) d=(format!("M{x} {}v5", number(bottom))) {}
-                text class="f" x=(x) y=(number(bottom + 24.0)) text-anchor="middle"
-                    fill=(FAINT) { (text) }
+            g class="ticks-x" {
+                @for (at, text) in &self.x.ticks {
+                    @let x = number(self.x.px(*at));
+                    path class="a" stroke=(FAINT) d=(format!("M{x} {}v5", number(bottom))) {}
+                    text class="f" x=(x) y=(number(bottom + 24.0)) text-anchor="middle"
+                        fill=(FAINT) { (text) }
+                }
             }
             path class="a" stroke=(FAINT) d=(format!("M{left} {}H{right}", number(bottom))) {}
             text class="f" x=(number(middle)) y=(number(HEIGHT - 6.0)) text-anchor="middle"
@@ -465,7 +479,8 @@ impl Plane {
         let bars: String = series.points.iter().zip(&series.limits).map(bar).collect();
         html! {
             @if !bars.is_empty() {
-                path class=(class) stroke=(colour) stroke-width="1" fill="none" d=(bars) {}
+                path class=(class) stroke=(colour) stroke-width="1" fill="none" data-limits
+                    d=(bars) {}
             }
         }
     }
@@ -554,17 +569,17 @@ impl Plane {
         match marks.mark {
             Mark::Span => html! {
                 path class="span" fill=(INK) fill-opacity="0.13" data-marks=(count)
-                    data-series=(name) d=(path) {}
+                    data-mark="span" data-series=(name) d=(path) {}
             },
             Mark::Level => html! {
                 path class="a" stroke=(FAINT) stroke-dasharray="5 4" fill="none"
-                    data-marks=(count) data-series=(name) d=(path) {}
+                    data-marks=(count) data-mark="level" data-series=(name) d=(path) {}
             },
             Mark::Down | Mark::Up => {
                 let (class, fill) = draw::fill(if marks.mark == Mark::Down { 1 } else { 2 });
                 html! {
-                    path class=(class) fill=(fill) data-marks=(count) data-series=(name)
-                        d=(path) {}
+                    path class=(class) fill=(fill) data-marks=(count) data-mark="moment"
+                        data-series=(name) d=(path) {}
                 }
             }
         }

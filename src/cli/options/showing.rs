@@ -54,7 +54,7 @@ const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::N
 
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS];
+    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS, &LIVE];
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
@@ -156,6 +156,21 @@ pub(crate) static METRICS: CliOption<Destination> = CliOption {
     more: "A port is served on this host alone (127.0.0.1) while the program runs; 0.0.0.0:9911 \
            serves others too. A file is for the textfile collector of node_exporter, whose \
            files end in .prom: it is replaced whole, during the run and at its end.",
+    group: Group::Showing,
+    commands: WATCHED,
+};
+
+pub(crate) static LIVE: CliOption<u16> = CliOption {
+    name: "live",
+    letter: None,
+    value: "PORT",
+    kind: Kind::Port(|port| port),
+    default: "",
+    help: "Show the run while it runs, as a page for a browser of this host",
+    more: "Its address is printed at the start: of this host alone (127.0.0.1), with a token that \
+           only this run has. The page has the charts of 'datapump report', is drawn anew each \
+           second, and ends as the page of the whole run. The run waits for no browser; what the \
+           page cost is printed at the end.",
     group: Group::Showing,
     commands: WATCHED,
 };
