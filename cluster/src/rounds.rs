@@ -1,6 +1,7 @@
 //! Rounds of a spread whose nodes, storage, tasks, controller or coordinator fail. Everything about
 //! a round follows from a seed.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -80,8 +81,9 @@ pub struct Fixture {
     pub large_bytes: u64,
     /// How long each write takes at a node, so that faults meet work.
     pub write_takes: Duration,
-    /// Options of `spread`.
-    pub options: Vec<String>,
+    /// Of how many bytes a file is copied in ranges; else none is.
+    pub split_above: Option<u64>,
+    pub nodes: usize,
 }
 
 /// What a round has shown.
@@ -90,8 +92,12 @@ pub struct Shown {
     pub time: Duration,
     /// From the fault to the end.
     pub after_fault: Duration,
+    /// Bytes that nodes wrote to the destination beyond those of the source, once, and of files put
+    /// together of ranges, twice: what lost attempts had under way.
+    pub twice_bytes: u64,
 }
 
+/// The nodes of a round of which nothing else is said.
 pub const NODES: usize = 3;
 
 /// Longer than any round takes: only one that hangs lasts so long.
@@ -99,7 +105,7 @@ const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Plays a round on a new cluster. The error says what went wrong, with the logs.
 pub fn play(fixture: &Fixture, round: &Round) -> Result<Shown, String> {
-    let cluster = Cluster::up(&Plan::of(NODES))?;
+    let cluster = Cluster::up(&Plan::of(fixture.nodes))?;
     let stage = Stage::set(&cluster, fixture, round)?;
     stage.play().map_err(|why| format!("{round:?}: {why}\n{}\n{}", stage.logs(), cluster.logs()))
 }
@@ -112,6 +118,8 @@ struct Stage<'a> {
     /// The folder that all nodes see.
     shared: PathBuf,
     storage: Vec<Arc<Storage>>,
+    /// That of a node which was started again.
+    again: OnceCell<Arc<Storage>>,
     manner: Manner,
 }
 
@@ -130,18 +138,19 @@ impl<'a> Stage<'a> {
             remembers_names: Duration::from_secs(1),
             write_takes: fixture.write_takes,
         };
-        let storage = (1..=NODES).map(|node| cluster.mount(node, &shared, manner));
+        let storage = (1..=fixture.nodes).map(|node| cluster.mount(node, &shared, manner));
         let storage = storage.collect::<Result<_, _>>()?;
-        Ok(Stage { cluster, fixture, round, shared, storage, manner })
+        let again = OnceCell::new();
+        Ok(Stage { cluster, fixture, round, shared, storage, again, manner })
     }
 
     fn play(&self) -> Result<Shown, String> {
         let started = Instant::now();
         let mut coordinator = self.coordinator(|command| {
-            command
-                .args(&self.fixture.options)
-                .arg(self.shared.join("src/"))
-                .arg(self.shared.join("dst/"));
+            if let Some(bytes) = self.fixture.split_above {
+                command.args(["--split-above", &format!("{bytes}B")]);
+            }
+            command.arg(self.shared.join("src/")).arg(self.shared.join("dst/"));
             command.args(["--on", "slurm:dtn", "--job"]).arg(self.job());
         })?;
         let wanted = self.fixture.files * self.round.after_percent / 100;
@@ -178,11 +187,15 @@ impl<'a> Stage<'a> {
             let listed = self.cluster.client("squeue --noheader --partition=dtn");
             listed.is_ok_and(|text| text.trim().is_empty())
         })?;
-        for storage in &self.storage {
+        for storage in self.all_storage() {
             storage.arrive_late()?;
         }
         self.check()?;
-        Ok(Shown { time, after_fault })
+        let written: u64 = self.all_storage().map(|storage| storage.written_bytes()).sum();
+        let source = bytes_below(&self.shared.join("src")).map_err(|why| why.to_string())?;
+        let twice_bytes = written.checked_sub(source + self.put_together_bytes());
+        let twice_bytes = twice_bytes.ok_or("nodes wrote less than the source has")?;
+        Ok(Shown { time, after_fault, twice_bytes })
     }
 
     /// `datapump spread …` on the controller's host.
@@ -198,6 +211,16 @@ impl<'a> Stage<'a> {
         command.env("AWS_SECRET_ACCESS_KEY", SECRET).env("SLURM_SECRET", SECRET);
         command.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_CONFIG", "none");
         command.spawn().map_err(|why| format!("{command:?}: {why}"))
+    }
+
+    /// What is read from ranges and written again: this storage does not share blocks.
+    fn put_together_bytes(&self) -> u64 {
+        let large = self.fixture.large_bytes;
+        if self.fixture.split_above.is_some_and(|above| large > above) { 2 * large } else { 0 }
+    }
+
+    fn all_storage(&self) -> impl Iterator<Item = &Arc<Storage>> {
+        self.storage.iter().chain(self.again.get())
     }
 
     fn job(&self) -> PathBuf {
@@ -216,7 +239,8 @@ impl<'a> Stage<'a> {
             Fault::NodeRestarted => {
                 self.cluster.kill_node(node)?;
                 self.cluster.start_node(node)?;
-                self.cluster.mount(node, &self.shared, self.manner).map(drop)
+                let mounted = self.cluster.mount(node, &self.shared, self.manner)?;
+                self.again.set(mounted).map_err(|_| "a node is started again once".to_string())
             }
             Fault::CutOff => {
                 self.storage[node - 1].cut();
@@ -279,10 +303,10 @@ impl<'a> Stage<'a> {
             let some = &differing[..differing.len().min(5)];
             return Err(format!("{} files differ: {some:?}", differing.len()));
         }
-        for (number, storage) in self.storage.iter().enumerate() {
+        for storage in self.all_storage() {
             let written = storage.writes_to_final_names();
             if !written.is_empty() {
-                return Err(format!("c{} wrote to complete files: {written:?}", number + 1));
+                return Err(format!("a node wrote to complete files: {written:?}"));
             }
         }
         let mut verify = Command::new(&self.fixture.program);
@@ -361,6 +385,20 @@ fn count_final(folder: &Path) -> u64 {
             _ => 1,
         })
         .sum()
+}
+
+fn bytes_below(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        bytes += match () {
+            () if meta.is_dir() => bytes_below(&entry.path())?,
+            () if meta.is_file() => meta.len(),
+            () => 0,
+        };
+    }
+    Ok(bytes)
 }
 
 /// What is at each path below a folder, with its mode.

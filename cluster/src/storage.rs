@@ -109,6 +109,11 @@ impl Storage {
         self.tables.writes_to_final_names()
     }
 
+    /// Bytes that the node has written to files below a folder `dst`, under whatever name.
+    pub fn written_bytes(&self) -> u64 {
+        self.tables.written_bytes()
+    }
+
     /// The node is about to be killed: its processes must not wait for storage.
     pub(crate) fn end(&self) {
         self.state.set(Line::Ended);

@@ -19,17 +19,20 @@ fn need_parts() {
 }
 
 /// 2,000 files and two large ones over three nodes; one is killed half-way. Then a controller, and
-/// a node with its storage that is cut off and comes back.
+/// a node with its storage that is cut off and comes back. Eight nodes, one of whose workers is
+/// killed.
 #[test]
 fn spreads_survive_what_fails() {
     need_parts();
-    let fixture = |files, large_bytes| Fixture {
+    let of_nodes = |nodes, files, large_bytes| Fixture {
         program: PROGRAM.into(),
         files,
         large_bytes,
         write_takes: Duration::from_millis(2),
-        options: Vec::new(),
+        split_above: None,
+        nodes,
     };
+    let fixture = |files, large_bytes| of_nodes(rounds::NODES, files, large_bytes);
     let round = |number, fault| Round {
         fault,
         node: 2,
@@ -42,6 +45,7 @@ fn spreads_survive_what_fails() {
         (fixture(300, 8 << 20), round(1, Fault::ControllerKilled)),
         (fixture(300, 8 << 20), round(2, Fault::CutOff)),
         (fixture(300, 8 << 20), round(3, Fault::CoordinatorKilled)),
+        (of_nodes(8, 1000, 4 << 20), round(4, Fault::TaskKilled)),
     ];
     each_at_once(&cases, |(fixture, round)| {
         let shown = rounds::play(fixture, round);

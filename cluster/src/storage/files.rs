@@ -39,6 +39,8 @@ struct Tables {
     next: u64,
     /// Where bytes came to a file that has its final name.
     to_final: Vec<String>,
+    /// Bytes that the node has written to files of the destination.
+    to_destination: u64,
 }
 
 #[derive(Debug)]
@@ -65,15 +67,17 @@ impl SharedTables {
         self.locked().to_final.clone()
     }
 
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.locked().to_destination
+    }
+
     /// Passes bytes on, and notes it where the file has its final name.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> Done<()> {
-        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let path = std::fs::read_link(link).unwrap_or_default();
+        let path = path_of(file);
         let links = file.metadata().map_err(Errno::from)?.nlink();
-        let path = path.to_string_lossy().into_owned();
         let is_staged = path.contains("/.datapump-") && links < 2;
         let is_gone = path.ends_with(" (deleted)") && links == 0;
-        if path.contains("/dst/") && !is_staged && !is_gone {
+        if is_destination(&path) && !is_staged && !is_gone {
             self.locked().to_final.push(format!("{path} at {offset}"));
         }
         file.write_all_at(bytes, offset).map_err(Errno::from)
@@ -98,6 +102,16 @@ impl SharedTables {
         }
         Ok(())
     }
+}
+
+/// Where an open file is, by the name that it has now.
+fn path_of(file: &File) -> String {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::read_link(link).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn is_destination(path: &str) -> bool {
+    path.contains("/dst/")
 }
 
 impl Files {
@@ -185,6 +199,9 @@ impl Files {
     fn put(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Done<u32> {
         let size = u32::try_from(data.len()).map_err(|_| Errno::EINVAL)?;
         std::thread::sleep(self.manner.write_takes);
+        if is_destination(&path_of(&*self.file(handle)?)) {
+            self.tables().to_destination += u64::from(size);
+        }
         if self.manner.caches_writes {
             // Into the node's memory, which is there whether or not the storage is.
             let mut tables = self.tables();
