@@ -1,5 +1,5 @@
-//! What others see of a command while it runs: `--live`, a page for browsers of this host; of a copy
-//! also `--metrics`.
+//! What others see of a command while it runs: `--live`, a page for browsers of this host; of a
+//! copy also `--metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;

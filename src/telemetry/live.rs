@@ -42,7 +42,7 @@ struct Shared {
     began: Tick,
     draw: Box<dyn Fn() -> Page + Send + Sync>,
     drawn: Mutex<Drawn>,
-    audience: Mutex<Audience>,
+    viewers: Mutex<Viewers>,
     /// The end of the run, or of a viewer.
     changed: Condvar,
     cost: Arc<Cost>,
@@ -56,9 +56,9 @@ struct Drawn {
 }
 
 #[derive(Debug, Default)]
-struct Audience {
+struct Viewers {
     /// Those who get each drawing.
-    viewers: usize,
+    count: usize,
     /// The page of the whole run, when it is over.
     last: Option<Arc<str>>,
 }
@@ -83,7 +83,7 @@ impl Live {
             began: clock::now(),
             draw: Box::new(draw),
             drawn: Mutex::default(),
-            audience: Mutex::default(),
+            viewers: Mutex::default(),
             changed: Condvar::new(),
             cost,
         });
@@ -106,11 +106,11 @@ impl Live {
             None => Arc::clone(&locked(&self.shared.drawn).body),
         };
         self.shared.cost.add(clock::thread_cpu() - before);
-        let mut audience = locked(&self.shared.audience);
-        audience.last = Some(last);
+        let mut viewers = locked(&self.shared.viewers);
+        viewers.last = Some(last);
         self.shared.changed.notify_all();
-        let are_there = |audience: &mut Audience| audience.viewers > 0;
-        drop(self.shared.changed.wait_timeout_while(audience, FAREWELL, are_there));
+        let are_there = |viewers: &mut Viewers| viewers.count > 0;
+        drop(self.shared.changed.wait_timeout_while(viewers, FAREWELL, are_there));
         self.shared.cost.cpu()
     }
 }
@@ -124,7 +124,7 @@ impl fmt::Debug for Shared {
 impl Shared {
     /// The body of the page now: the last drawing, if that is not old enough.
     fn body(&self) -> Arc<str> {
-        if let Some(last) = &locked(&self.audience).last {
+        if let Some(last) = &locked(&self.viewers).last {
             return Arc::clone(last);
         }
         let mut drawn = locked(&self.drawn);
@@ -141,14 +141,14 @@ impl Shared {
     }
 
     fn is_over(&self) -> bool {
-        locked(&self.audience).last.is_some()
+        locked(&self.viewers).last.is_some()
     }
 
     /// Waits until it is time to look for another drawing, or the command is over.
     fn wait(&self) {
-        let audience = locked(&self.audience);
-        let goes_on = |audience: &mut Audience| audience.last.is_none();
-        drop(self.changed.wait_timeout_while(audience, EACH.into(), goes_on));
+        let viewers = locked(&self.viewers);
+        let goes_on = |viewers: &mut Viewers| viewers.last.is_none();
+        drop(self.changed.wait_timeout_while(viewers, EACH.into(), goes_on));
     }
 }
 
@@ -231,10 +231,10 @@ struct Viewer(Arc<Shared>);
 impl Viewer {
     /// `None` where there are too many.
     fn enter(shared: &Arc<Shared>) -> Option<Viewer> {
-        let mut audience = locked(&shared.audience);
-        let has_place = audience.viewers < VIEWERS_MAX;
+        let mut viewers = locked(&shared.viewers);
+        let has_place = viewers.count < VIEWERS_MAX;
         has_place.then(|| {
-            audience.viewers += 1;
+            viewers.count += 1;
             Viewer(Arc::clone(shared))
         })
     }
@@ -242,7 +242,7 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        locked(&self.0.audience).viewers -= 1;
+        locked(&self.0.viewers).count -= 1;
         self.0.changed.notify_all();
     }
 }

@@ -78,8 +78,8 @@ fn events(mut viewer: BufReader<TcpStream>) -> Vec<String> {
 }
 
 /// The page fills while the copy runs, for two who look and a third who comes late, and ends as the
-/// report of the run; nothing is asked for but the page, and nothing is wrong with it. A browser that
-/// never reads holds nobody up.
+/// report of the run; nothing is asked for but the page, and nothing is wrong with it. A browser
+/// that never reads holds nobody up.
 #[test]
 fn a_live_page_fills_and_ends_as_the_report() {
     let scene = Scene::new();

@@ -157,7 +157,9 @@ fn source_over_target(rows: &Rows) -> Done<String> {
     let (source, target) = (rows.of("source_ns_per_b", &[])?, rows.of("target_ns_per_b", &[])?);
     let ratios: Vec<f64> = source.iter().zip(target).map(|(s, t)| s / t).collect();
     let (mean, deviation) = mean_and_deviation(&ratios);
-    Ok(format!("{mean:.2} ± {deviation:.2} in {} copies: here the target works more", ratios.len()))
+    let more = if mean < 1.0 { "target" } else { "source" };
+    let count = ratios.len();
+    Ok(format!("{mean:.2} ± {deviation:.2} in {count} copies: here the {more} works more"))
 }
 
 fn target_cpu(rows: &Rows) -> Done<String> {
@@ -270,8 +272,7 @@ fn recoveries(rows: &Rows) -> Done<String> {
     Ok(format!("{total:.0} in {count} recoveries, in {:.0} MiB", bytes / MIB))
 }
 
-/// The longest time in which nothing was sent, and what was sent again of the bytes in the round
-/// trip behind it.
+/// The longest time in which nothing was sent, and the burst behind it.
 fn pause(rows: &Rows) -> Done<String> {
     let sent = [("kind", "sent")];
     let (at, places) = (rows.of("at_s", &sent)?, rows.of("place_bytes", &sent)?);
@@ -284,8 +285,8 @@ fn pause(rows: &Rows) -> Done<String> {
         at.iter().zip(&bytes).filter(|(at, _)| within(**at, behind)).map(|p| p.1).sum();
     let again: f64 = rows.of("bytes", &[("kind", "sent again")])?.iter().sum();
     Ok(format!(
-        "a pause of {:.0} ms, then {:.0} KB within {:.0} ms; {:.0} KB were sent again; the pause is \
-         {:.1} MiB into the stream",
+        "a pause of {:.0} ms, then {:.0} KB within {:.0} ms; {:.0} KB were sent again; the pause \
+         is {:.1} MiB into the stream",
         gap_s * 1e3,
         burst / 1e3,
         BURST_S * 1e3,
@@ -305,12 +306,14 @@ const PAGE: &str = "docs/guide/published.md";
 const HEAD: &str = "\
 # Published figures beside ours
 
-The reports of 2000 and 2001 that this project stands on ([references](../REFERENCES.md)) show figures. This page has each figure and table of them,
-what its text or caption says, and what our stored runs say of the same question. The hosts and paths are others, and \
-twenty-five years lie between: not the numbers are compared, but what they show. The copies of the reports that were read have no pictures, so nothing is \
-read off one.
+The reports of 2000 and 2001 that this project stands on ([references](../REFERENCES.md)) show \
+figures. This page has each figure and table of them, what its text or caption says, and what our \
+stored runs say of the same question. The hosts and paths are others, and twenty-five years lie \
+between: not the numbers are compared, but what they show. The copies of the reports that were \
+read have no pictures, so nothing is read off one.
 
-`cargo xtask published` makes this page from [runs/data](../../runs/data); a test says if it is not what the data say.
+`cargo xtask published` makes this page from [runs/data](../../runs/data); a test says if it is \
+not what the data say.
 ";
 
 const CAMPAIGN: &str = "2026-11-22-compression-campaign-whole";

@@ -196,8 +196,9 @@ fn broken(text: &str) -> Markup {
     }
 }
 
-const KEYS: &str = "Where scripts run: point at a chart over time for its values, drag over it to \
-                    zoom, double-click to see all of it; with the keyboard arrows, + and −, Escape.";
+const KEYS: &str = "Where scripts run: point at a chart over time for its values, drag over \
+                    it to zoom, double-click to see all of it; with the keyboard \
+                    arrows, + and −, Escape.";
 const MARKS: [char; 4] = ['.', '_', '/', '='];
 /// A shorter word, such as a number with its unit, stays whole.
 const LONG_WORD: usize = 14;

@@ -8,8 +8,8 @@ use super::html::{self, ZOOM_SHA256};
 pub fn policy() -> String {
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
-         script-src 'sha256-{ZOOM_SHA256}' 'sha256-{SCRIPT_SHA256}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
+         script-src 'sha256-{ZOOM_SHA256}' 'sha256-{SCRIPT_SHA256}'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'"
     )
 }
 

@@ -46,7 +46,9 @@ pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Pa
 
 /// The page of a run that is under way, of what is known of it: a part of what its page will have.
 pub fn so_far(mut record: Record) -> Page {
-    let evidence = evidence::taken(&mut record, &BTreeMap::new());
+    let mut evidence = evidence::taken(&mut record, &BTreeMap::new());
+    // What CPU time it took is told when it has ended.
+    (evidence.sender.busy_cpus, evidence.receiver.busy_cpus) = (None, None);
     let record = &record;
     let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
     let streams = Streams::of(record, &evidence, verdict.as_ref());
