@@ -1,4 +1,4 @@
-//! `--metrics`: the state of the routes of a copy or of a campaign, for Prometheus.
+//! `--metrics`: the state of the routes of a copy, a campaign or a spread, for Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use crate::telemetry::{Destination, Metrics};
 use analysis::diagnosis::{diagnose, evidence};
 use analysis::record::sample::Record;
 use analysis::report::openmetrics::{Figures, LastRun, Route};
+use analysis::shards::overview::Overview;
 use base::fault::Fault;
 use base::job::{Job, Location};
 use mover::io::clock;
@@ -61,6 +62,12 @@ impl Shown {
         let last = LastRun { ended_unix_s, exit_code, figures };
         let done = self.metrics.as_ref().map_or(Ok(()), |metrics| metrics.ended(route, last));
         warn(console, done);
+    }
+
+    pub(super) fn overview(&self, overview: &Overview) {
+        if let Some(metrics) = &self.metrics {
+            metrics.overview(overview.clone());
+        }
     }
 
     pub(super) fn cells(&self, console: &Console, measured: usize, left: usize) {

@@ -5,7 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use super::console::Console;
-use super::options::{copying, moving, remote, slurm, spreading};
+use super::metrics::Shown;
+use super::options::{copying, moving, remote, showing, slurm, spreading};
 use super::order::{Form, Show, ends};
 use super::parser::JOB;
 use super::progress::Collected;
@@ -21,7 +22,9 @@ use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
 use crate::spread::records::{Control, Copying};
 use crate::spread::view::View;
 use crate::spread::{On, SpreadOrder, begin, cutting, resumed, sources, work};
+use crate::telemetry::Destination;
 use analysis::report::json::{self, Event};
+use analysis::report::openmetrics::Figures;
 use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Overview;
@@ -47,6 +50,7 @@ pub(crate) struct SpreadArgs {
     times: LeaseTimes,
     split_above: u64,
     dry_run: bool,
+    metrics: Option<Destination>,
     show: Show,
 }
 
@@ -62,6 +66,7 @@ pub(crate) struct JobArgs {
 pub(crate) struct ResumeArgs {
     job: PathBuf,
     ssh: Option<Vec<String>>,
+    metrics: Option<Destination>,
     show: Show,
 }
 
@@ -110,9 +115,17 @@ impl SpreadArgs {
             bytes_per_second: None,
         };
         let on = typed.value_or_default(&spreading::ON)?;
+        let metrics = typed.value(&showing::METRICS)?;
+        let (dry_run, print_script) =
+            (typed.has(&copying::DRY_RUN), typed.has(&slurm::PRINT_SCRIPT));
+        if metrics.is_some() && (dry_run || print_script) {
+            return Err(
+                "--metrics is for a run: leave it out, or --dry-run and --print-script".to_string()
+            );
+        }
         Ok(SpreadArgs {
             slurm: slurm_of(typed, &on.on)?,
-            print_script: typed.has(&slurm::PRINT_SCRIPT),
+            print_script,
             sources: sources.into_iter().map(PathBuf::from).collect(),
             target: target.into(),
             job: typed.value(&spreading::JOB)?,
@@ -122,7 +135,8 @@ impl SpreadArgs {
             rate_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
             times: LeaseTimes::of_lease(typed.value_or_default(&spreading::LEASE)?),
             split_above: typed.value_or_default(&spreading::SPLIT_ABOVE)?,
-            dry_run: typed.has(&copying::DRY_RUN),
+            dry_run,
+            metrics,
             show: Show::of(typed)?,
         })
     }
@@ -156,7 +170,8 @@ impl JobArgs {
 impl ResumeArgs {
     pub(super) fn of(typed: &Typed) -> Result<ResumeArgs, String> {
         let ssh = typed.value(&remote::SSH)?;
-        Ok(ResumeArgs { job: job(typed), ssh, show: Show::of(typed)? })
+        let metrics = typed.value(&showing::METRICS)?;
+        Ok(ResumeArgs { job: job(typed), ssh, metrics, show: Show::of(typed)? })
     }
 }
 
@@ -210,7 +225,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         earlier: None,
         is_planned: false,
     };
-    coordinate(&folder, &order, launcher.as_mut(), console)
+    coordinate(&folder, &order, launcher.as_mut(), (console, args.metrics.as_ref()))
 }
 
 /// What `sbatch` would get, and nothing is made.
@@ -263,13 +278,43 @@ fn concluded(summary: String, trouble: Option<(Class, String)>) -> Conclusion {
     Conclusion { summary, run: None, trouble, end }
 }
 
-/// Runs a job to its end, and shows how it goes.
+/// Runs a job to its end, and shows how it goes, to people and to Prometheus.
 fn coordinate(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    console: &Arc<Console>,
+    (console, metrics): (&Arc<Console>, Option<&Destination>),
 ) -> Result<Conclusion, Fault> {
+    // The nodes are those that the workers run on, at both ends.
+    let nodes = folder.manifest.on.clone();
+    let metrics = Shown::open(metrics, "spread", vec![[nodes.clone(), nodes]], console)?;
+    metrics.begins(0, None);
+    let ran = follow(folder, order, launcher, (console, &metrics));
+    let code = match &ran {
+        Ok((totals, _)) => totals.worst.map_or(0, Class::exit_code),
+        Err(fault) => fault.class.exit_code(),
+    };
+    metrics.ended(console, 0, code, ran.as_ref().ok().map(moved));
+    ran.map(|(totals, overview)| finished(folder, &totals, &overview))
+}
+
+fn moved((totals, overview): &(Totals, Overview)) -> Figures {
+    Figures {
+        bytes: totals.bytes,
+        files: totals.files,
+        failed_files: totals.failed,
+        duration_s: overview.elapsed_s,
+        bytes_per_s: totals.bytes as f64 / overview.elapsed_s,
+        ..Figures::default()
+    }
+}
+
+fn follow(
+    folder: &JobFolder,
+    order: &RunOrder,
+    launcher: &mut dyn Launcher,
+    (console, metrics): (&Arc<Console>, &Shown),
+) -> Result<(Totals, Overview), Fault> {
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
     if let Err(why) = signals::install(&watch) {
@@ -279,7 +324,6 @@ fn coordinate(
     console.remark(&format!("job folder: {job}"));
     let workers = folder.manifest.workers;
     let mut line_at = console.started().elapsed();
-    let mut last: Option<Overview> = None;
     let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),
         Told::Planned(planned) => {
@@ -287,6 +331,7 @@ fn coordinate(
             console.remark(page::plan(&figures(planned, workers)).trim_end());
         }
         Told::Progress(overview) => {
+            metrics.overview(overview);
             if console.has_line() {
                 console.draw(page::line(overview));
             } else if console.started().elapsed() >= line_at + interval(console) {
@@ -294,7 +339,6 @@ fn coordinate(
                 console.remark(&page::line(overview));
                 console.event(&Event::Job(Box::new(overview.clone())));
             }
-            last = Some(overview.clone());
         }
     });
     console.clear();
@@ -306,8 +350,9 @@ fn coordinate(
         _ => fault,
     })?;
     let overview = View::default().look(folder)?.overview;
+    metrics.overview(&overview);
     console.event(&Event::Job(Box::new(overview.clone())));
-    Ok(finished(folder, &totals, &overview))
+    Ok((totals, overview))
 }
 
 fn interval(console: &Console) -> std::time::Duration {
@@ -354,7 +399,7 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
-    coordinate(&folder, &order, launcher.as_mut(), console)
+    coordinate(&folder, &order, launcher.as_mut(), (console, args.metrics.as_ref()))
 }
 
 pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {

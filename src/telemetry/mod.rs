@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use self::http::{Answer, Request, Server};
 use analysis::report::openmetrics::{self, Format, LastRun, Route, RouteState, Running, State};
+use analysis::shards::overview::Overview;
 use base::fault::{Class, Fault};
 use mover::io::clock;
 use mover::pump::watch::Watch;
@@ -116,6 +117,7 @@ impl Metrics {
             version: version.to_string(),
             routes: routes.into_iter().map(of).collect(),
             cells: None,
+            spread: None,
         };
         if let Destination::File(path) = to {
             file::read_back(path, &mut state);
@@ -177,6 +179,17 @@ impl Metrics {
     pub fn cells(&self, cells: [u64; 2]) -> Result<(), Fault> {
         self.shared.state().cells = Some(cells);
         self.write()
+    }
+
+    /// How a dataset over many nodes stands.
+    pub fn overview(&self, overview: Overview) {
+        let mut state = self.shared.state();
+        if let Some(running) = state.routes.first_mut().and_then(|one| one.running.as_mut()) {
+            // Counters never fall, also where a worker was lost with what it had under way.
+            running.bytes = running.bytes.max(overview.bytes);
+            running.files = running.files.max(overview.files);
+        }
+        state.spread = Some(overview);
     }
 
     fn write(&self) -> Result<(), Fault> {

@@ -45,6 +45,27 @@ fn the_file_of_a_copy() {
     assert_eq!(of("datapump_last_run_bytes"), None, "nothing is known of it:\n{text}");
 }
 
+/// A spread, at its end: what it moved, its shards and its hosts.
+#[test]
+fn the_file_of_a_spread() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tree")).unwrap();
+    for number in 0..50 {
+        fs::write(scene.path(format!("tree/{number}")), vec![7; 4096]).unwrap();
+    }
+    let spread = "spread --metrics @/nightly.prom --on local:2 --job @/job @/tree/ @/copied";
+    scene.succeed(spread);
+    let text = metrics_of(&scene, "nightly.prom");
+    let of = |name: &str, label: &str| sample(&text, name, label);
+    assert_eq!(of("datapump_last_run_exit_code", ""), Some(0.0), "{text}");
+    assert_eq!(of("datapump_last_run_files", ""), Some(50.0), "{text}");
+    assert_eq!(of("datapump_spread_planned_bytes", ""), Some(50.0 * 4096.0), "{text}");
+    assert!(of("datapump_spread_shards", "done") > Some(0.0), "{text}");
+    assert_eq!(of("datapump_spread_shards", "open"), Some(0.0), "{text}");
+    assert_eq!(of("datapump_spread_workers", "ended"), Some(2.0), "{text}");
+    assert!(text.contains("command=\"spread\",source=\"local:2\""), "{text}");
+}
+
 /// What held a copy back is told by class.
 #[test]
 fn the_file_says_what_held_it_back() {
@@ -285,11 +306,10 @@ fn assert_good(text: &str) {
 }
 
 /// The first sample of a metric, of a class if there is one.
-fn sample(text: &str, name: &str, class: &str) -> Option<f64> {
+fn sample(text: &str, name: &str, label: &str) -> Option<f64> {
     let begin = format!("{name}{{");
     let is_of = |line: &&str| {
-        line.starts_with(&begin)
-            && (class.is_empty() || line.contains(&format!("class=\"{class}\"")))
+        line.starts_with(&begin) && (label.is_empty() || line.contains(&format!("=\"{label}\"")))
     };
     text.lines().find(is_of)?.rsplit(' ').next()?.parse().ok()
 }

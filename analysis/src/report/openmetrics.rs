@@ -3,9 +3,12 @@
 //! hosts, the name of the job, the side, and the class of what held a run back. A file's name is in
 //! no label.
 
+mod spread;
+
 use super::escape;
 use crate::diagnosis::{Bottleneck, Verdict};
 use crate::record::sample::{Record, Side};
+use crate::shards::overview::Overview;
 
 /// The two formats in which the same state is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ impl Format {
 pub struct Route {
     /// Of the job: it keeps two jobs between the same hosts apart.
     pub name: String,
-    /// `copy` or `sweep`.
+    /// `copy`, `sweep` or `spread`.
     pub command: String,
     pub source: String,
     pub target: String,
@@ -43,6 +46,8 @@ pub struct State {
     pub routes: Vec<RouteState>,
     /// Cells of the campaign that are measured, and that are left.
     pub cells: Option<[u64; 2]>,
+    /// Of the first route, where it is a dataset over many nodes.
+    pub spread: Option<Overview>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -255,6 +260,9 @@ fn families(state: &State) -> Vec<Family> {
             vec![cells("measured", measured), cells("left", left)]
         }),
     });
+    if let (Some(overview), Some(of)) = (&state.spread, state.routes.first()) {
+        families.extend(spread::families(&labels(&of.route), overview));
+    }
     families
 }
 
@@ -454,6 +462,7 @@ mod tests {
                 earlier: Vec::new(),
             }],
             cells: Some([3, 4]),
+            spread: None,
         }
     }
 

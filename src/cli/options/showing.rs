@@ -49,7 +49,9 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Spread,
     CommandId::SpreadResume,
 ];
-const WATCHED: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
+const WATCHED: &[CommandId] =
+    &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
+const WITH_A_PAGE: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
@@ -172,5 +174,5 @@ pub(crate) static LIVE: CliOption<u16> = CliOption {
            second, and ends as the page of the whole run. The run waits for no browser; what the \
            page cost is printed at the end.",
     group: Group::Showing,
-    commands: WATCHED,
+    commands: WITH_A_PAGE,
 };
