@@ -209,6 +209,8 @@ impl Cluster {
             0 => "ctl".to_string(),
             node => format!("c{node}"),
         };
+        // Of a killed host the kernel takes it away some time after its last process.
+        let _ = self.outer.run(&format!("ip link del v{number}"));
         let host = self.outer.host(&name)?;
         let first = host.first();
         // In the caller's process namespace, so that its number for the host is the right one.
