@@ -311,6 +311,9 @@ fn values(option: &dyn AnyOption, item: &Item) -> Result<Vec<(String, bool)>, St
             Ok(vec![(String::new(), *on.value())])
         }
         (Shape::Nothing, _) => Err(format!("{name} is a flag: write true or false")),
+        (Shape::ValueOrNothing, Item::Value(TomlValue::Boolean(on))) if *on.value() => {
+            Ok(vec![(String::new(), true)])
+        }
         (Shape::Values, Item::Value(TomlValue::Array(list))) => list.iter().map(text).collect(),
         (_, Item::Value(value)) => Ok(vec![text(value)?]),
         (_, other) => Err(format!("{name} is a {}: write a value", other.type_name())),

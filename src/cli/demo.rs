@@ -49,7 +49,7 @@ pub(super) fn run(args: &DemoArgs, started: Instant) -> u8 {
     let console = Arc::new(Console::new(args.show, started));
     let order = DemoOrder { settings: args.settings.clone(), bytes: args.bytes, files: args.files };
     console.event(&start("demo", Vec::new(), None, Some(&order.settings)));
-    let (result, collected) = watched(&console, Phase::Connecting, None, |watch| {
+    let (result, collected) = watched(&console, Phase::Connecting, None, None, |watch| {
         demo::run(&order, watch, &|step| console.remark(step))
     });
     let conclusion = result.map(|outcome| {

@@ -98,7 +98,10 @@ so at most half of the time is load. Round trips are measured ten times a second
 under load. Every cell is recorded as soon as it is over. Ctrl-C ends the campaign after the\n\
 current cell; 'sweep --resume' continues; press Ctrl-C again to quit. A host that fails is\n\
 skipped for a while and tried again; one that stays unreachable is named at the end (exit code\n\
-7). ssh must log in without a question: each cell logs in.";
+7). ssh must log in without a question: each cell logs in.\n\n\
+'sweep install', with --hosts, --every and the other options of the campaign, writes a service\n\
+and a timer of systemd that measure it regularly, and says how to start them; --units names\n\
+their folder.";
 
 /// How a job over many nodes goes, below the options of the command.
 pub(crate) const SPREAD: &str = "\

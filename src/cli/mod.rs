@@ -18,6 +18,7 @@ mod explain;
 mod habits;
 mod help;
 mod limit;
+mod live;
 mod man;
 mod measure;
 mod metrics;
@@ -45,6 +46,7 @@ mod words;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -65,11 +67,10 @@ use analysis::report::explain as page;
 use analysis::report::files::{self, Direction};
 use analysis::report::json::{self, EndEvent, Event, Start};
 use analysis::report::live::{Phase, count};
-use analysis::report::openmetrics::Figures;
 use analysis::report::predicted;
 use analysis::report::text;
 use base::fault::{Class, Fault};
-use base::job::{Job, Location, Outcome, Verified};
+use base::job::{Job, Location, Outcome, StreamPath, Verified};
 use base::settings::Settings;
 use base::units::Nanos;
 use mover::io::reach::Reach;
@@ -209,9 +210,8 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     if let Some(text) = forgotten_colon(job) {
         console.warning(&text);
     }
-    let ends = vec![metrics::ends_of(job)];
-    let metrics = match metrics::Shown::open(args.metrics.as_ref(), "copy", ends, &console) {
-        Ok(metrics) => metrics,
+    let (mut watched_by, paths) = match live::Watched::open(args, &console) {
+        Ok(opened) => opened,
         Err(fault) => return conclude(&console, Err(fault), Collected::default()),
     };
     let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
@@ -229,8 +229,8 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let (result, mut collected) = match receipt {
         Ok(receipt) => {
             let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
-            watched(&console, first, receipt, |watch| {
-                metrics.begins(0, Some(watch));
+            watched(&console, first, receipt, paths, |watch| {
+                watched_by.begins(watch);
                 limit::listen(&console, watch, (sources, target), &job.settings);
                 schedule.iter().for_each(|schedule| limit::keep(&console, watch, schedule));
                 remote::copy::run_in(job, &reach, watch)
@@ -248,20 +248,17 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         }
         prediction::predict(outcome, &collected.shape, &job.settings, &known)
     });
-    let mut figures = None;
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &settings);
         let record = record::keep(&console, recording, "copy", &ends, made, &collected);
         let verdict = explain::of_copy(&outcome, &settings);
-        figures = Some(Figures::of(&record, verdict.as_ref()));
+        watched_by.made(&record, verdict.as_ref());
         let conclusion =
             moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
         conclusion.explained(&console, &outcome, verdict, *explain)
     });
-    conclude_with(&console, conclusion, collected, |code| {
-        metrics.ended(&console, 0, code, figures);
-    })
+    conclude_with(&console, conclusion, collected, |code| watched_by.ended(&console, code))
 }
 
 /// A destination that is a new file here and is called like a host that ssh knows.
@@ -290,9 +287,10 @@ fn watched<T>(
     console: &Arc<Console>,
     first: Phase,
     receipt: Option<Receipt>,
+    paths: Option<Sender<StreamPath>>,
     work: impl FnOnce(&Arc<Watch>) -> Result<T, Fault>,
 ) -> (Result<T, Fault>, Collected) {
-    let followed = follow(console, first, receipt);
+    let followed = follow(console, first, receipt, paths);
     if let Err(why) = signals::install(&followed.watch) {
         followed.watch.warn(format!("Ctrl-C ends the program at once: {why}"));
     }

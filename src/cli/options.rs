@@ -115,6 +115,8 @@ pub(crate) struct Description {
 pub(crate) enum Shape {
     Nothing,
     Value,
+    /// A value after `=`, or nothing.
+    ValueOrNothing,
     /// A value; the option may be typed again, and each counts.
     Values,
     OneOf(&'static [&'static str]),
@@ -129,6 +131,7 @@ impl<T: Debug> AnyOption for CliOption<T> {
     fn shape(&self) -> Shape {
         match self.kind {
             Kind::Flag(_) => Shape::Nothing,
+            Kind::Port(_) => Shape::ValueOrNothing,
             Kind::Pattern(_) | Kind::Repeated(_) => Shape::Values,
             Kind::Choice(names, _) => Shape::OneOf(names),
             _ => Shape::Value,

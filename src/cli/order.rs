@@ -42,6 +42,8 @@ pub(crate) struct CopyArgs {
     pub log: Option<PathBuf>,
     /// Where Prometheus sees it.
     pub metrics: Option<Destination>,
+    /// The port of its page; 0 for one that is free.
+    pub live: Option<u16>,
     pub schedule: Option<RateSchedule>,
     pub recording: Recording,
 }
@@ -141,8 +143,10 @@ impl CopyArgs {
         };
         let metrics = typed.value(&showing::METRICS)?;
         let settings = copied(typed)?;
-        if settings.dry_run && metrics.is_some() {
-            return Err("--metrics with --dry-run: a dry run moves nothing; leave one out".into());
+        let live = live(typed)?;
+        let shown = [("metrics", metrics.is_some()), ("live", live.is_some())];
+        if let Some((name, _)) = shown.iter().find(|(_, is_shown)| settings.dry_run && *is_shown) {
+            return Err(format!("--{name} with --dry-run: a dry run moves nothing; leave one out"));
         }
         let order = Order::of(Wanted {
             sources,
@@ -171,9 +175,19 @@ impl CopyArgs {
             stats: typed.has(&showing::STATS),
             log: typed.value(&showing::LOG)?,
             metrics,
+            live,
             schedule: typed.value(&moving::RATE_SCHEDULE)?,
             recording: Recording::of(typed)?,
         })
+    }
+}
+
+/// The port of `--live`.
+pub(super) fn live(typed: &Typed) -> Result<Option<u16>, String> {
+    let port = typed.value(&showing::LIVE)?;
+    match port.is_some() && typed.has(&showing::QUIET) {
+        true => Err("--live with --quiet: nobody would read its address; leave one out".into()),
+        false => Ok(port),
     }
 }
 

@@ -241,7 +241,11 @@ fn with_action(arg: Arg, option: &'static dyn AnyOption) -> Arg {
     let action = match option.shape() {
         Shape::Nothing => return arg.action(ArgAction::SetTrue),
         Shape::Values => ArgAction::Append,
-        Shape::Value | Shape::OneOf(_) => ArgAction::Set,
+        Shape::Value | Shape::ValueOrNothing | Shape::OneOf(_) => ArgAction::Set,
+    };
+    let arg = match option.shape() {
+        Shape::ValueOrNothing => arg.num_args(0..=1).require_equals(true).default_missing_value(""),
+        _ => arg,
     };
     arg.action(action)
         .value_name(match option.shape() {

@@ -180,6 +180,7 @@ impl PredictArgs {
             stats: false,
             log: None,
             metrics: None,
+            live: None,
             schedule: None,
             recording,
         };

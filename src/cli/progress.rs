@@ -1,7 +1,7 @@
 //! Follows a running transfer: prints its messages, shows its progress, writes the receipt.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
-use base::job::Notice;
+use base::job::{Notice, StreamPath};
 use base::units::Nanos;
 use mover::pump::watch::{Pending, Watch};
 use mover::receipt::Receipt;
@@ -50,9 +50,19 @@ pub(crate) struct Collected {
 }
 
 /// Starts to follow. `first` is the phase shown until the transfer has found something.
-pub(super) fn follow(console: &Arc<Console>, first: Phase, receipt: Option<Receipt>) -> Followed {
+/// Samples of streams are sent on, if somebody wants them.
+pub(super) fn follow(
+    console: &Arc<Console>,
+    first: Phase,
+    receipt: Option<Receipt>,
+    paths: Option<Sender<StreamPath>>,
+) -> Followed {
     let (sender, notices) = mpsc::channel();
-    let watch = Arc::new(Watch::new(sender).gathering());
+    let watch = Watch::new(sender).gathering();
+    let watch = Arc::new(match paths {
+        Some(paths) => watch.with_paths(paths),
+        None => watch,
+    });
     let over = Arc::new(AtomicBool::new(false));
     // Zero at the start, so that the first sample has a rate.
     let before = Seen { first, ..Seen::default() };

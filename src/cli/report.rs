@@ -105,8 +105,8 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
             if let Some(folder) = &args.xplot {
                 made.extend(sequences(folder, &record)?);
             }
-            let (name, page) = of_run(&store, &record)?;
             let about = told(&store, &record, *id)?;
+            let (name, page) = of_run(&store, record)?;
             (name, page, about)
         }
         About::Named(name) => {
@@ -165,8 +165,8 @@ fn told(store: &Store, record: &Record, named: Option<i64>) -> Result<String, Fa
 }
 
 /// The page of a run, and the beginning of the names of its files.
-fn of_run(store: &Store, record: &Record) -> Result<(String, Page), Fault> {
-    let environments = environments(store, std::slice::from_ref(record))?;
+fn of_run(store: &Store, record: Record) -> Result<(String, Page), Fault> {
+    let environments = environments(store, std::slice::from_ref(&record))?;
     Ok((format!("run-{}", record.id), page::run::page(record, &environments)))
 }
 

@@ -51,6 +51,7 @@ pub(crate) enum SweepArgs {
         dry_run: bool,
         show: Show,
         metrics: Option<Destination>,
+        live: Option<u16>,
         store: Option<PathBuf>,
     },
 }
@@ -71,6 +72,7 @@ pub(crate) struct BeginArgs {
     dry_run: bool,
     show: Show,
     metrics: Option<Destination>,
+    live: Option<u16>,
     store: Option<PathBuf>,
 }
 
@@ -94,6 +96,7 @@ impl SweepArgs {
                     dry_run: typed.has(&copying::DRY_RUN),
                     show: Show::of(typed)?,
                     metrics: typed.value(&showing::METRICS)?,
+                    live: order::live(typed)?,
                     store: typed.value(&RESULTS)?,
                 })
             }
@@ -153,6 +156,7 @@ impl BeginArgs {
             dry_run: typed.has(&copying::DRY_RUN),
             show: Show::of(typed)?,
             metrics: typed.value(&showing::METRICS)?,
+            live: order::live(typed)?,
             store: typed.value(&RESULTS)?,
         };
         let has_port = matches!(args.metrics, Some(Destination::Address(_)));
@@ -162,6 +166,11 @@ impl BeginArgs {
                         file, for node_exporter"
                     .into(),
             );
+        }
+        if args.live.is_some() && (args.regular.every.is_some() || args.dry_run) {
+            return Err("--live is for a campaign that is measured now: leave out --every and \
+                        --dry-run, or --live"
+                .into());
         }
         let streams = args.grid.streams.iter().copied().max().unwrap_or(1);
         order::memory_suffices(&Settings { streams, ..args.settings.clone() })?;
@@ -181,13 +190,14 @@ pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
             });
             Ok(ended(&console, done))
         }
-        SweepArgs::Resume { campaign, dry_run, show, metrics, store } => {
+        SweepArgs::Resume { campaign, dry_run, show, metrics, live, store } => {
             let console = Arc::new(Console::new(*show, started));
             let store = record::store_path(store.as_deref());
             let done = store.and_then(|store| {
                 let told = |campaign: &Campaign| tell(campaign, &console);
                 let which = (campaign.as_deref(), *dry_run);
-                under_way::resume(which, metrics.as_ref(), &store, &console, &told)
+                let shown = (metrics.as_ref(), *live);
+                under_way::resume(which, shown, &store, &console, &told)
             });
             Ok(ended(&console, done))
         }

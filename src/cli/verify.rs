@@ -119,7 +119,7 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     let manifest = kept.as_ref().map_or(manifest.as_path(), NamedTempFile::path);
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
-    let (result, collected) = watched(&console, Phase::Finding, None, |watch| {
+    let (result, collected) = watched(&console, Phase::Finding, None, None, |watch| {
         let root = root(place, stores)?;
         receipt::verify(manifest, &root, *plain, threads, watch)
     });

@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 server for pages that are made in memory. Everything about a client is bounded:
 //! the number of connections, the size of a request, and the time that it takes.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -18,41 +19,81 @@ pub struct Request {
     /// Without what follows a `?`.
     pub path: String,
     pub accept: String,
+    pub host: String,
+    /// Empty where the client names none, as a browser that opens a page.
+    pub origin: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub content_type: &'static str,
-    pub body: String,
+    /// More lines of the head.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Body,
+}
+
+pub enum Body {
+    Text(String),
+    /// Parts that are asked for one after the other, until there is none.
+    Parts(Parts),
+}
+
+/// It may wait as long as it likes, and is dropped when the client is gone.
+pub type Parts = Box<dyn FnMut() -> Option<String> + Send>;
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::Text(text) => f.debug_tuple("Text").field(text).finish(),
+            Body::Parts(_) => f.write_str("Parts"),
+        }
+    }
 }
 
 impl Answer {
     pub fn ok(content_type: &'static str, body: String) -> Answer {
-        Answer { status: 200, content_type, body }
+        Answer { status: 200, content_type, headers: Vec::new(), body: Body::Text(body) }
+    }
+
+    pub fn parts(content_type: &'static str, parts: Parts) -> Answer {
+        Answer { body: Body::Parts(parts), ..Answer::ok(content_type, String::new()) }
     }
 
     pub fn status(status: u16, body: &str) -> Answer {
-        Answer { status, content_type: "text/plain; charset=utf-8", body: body.into() }
+        Answer { status, ..Answer::ok("text/plain; charset=utf-8", body.into()) }
+    }
+
+    pub fn with(mut self, name: &'static str, value: &str) -> Answer {
+        self.headers.push((name, value.to_string()));
+        self
     }
 
     fn head(&self) -> String {
         let reason = match self.status {
             200 => "OK",
+            403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
             431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
             _ => "Bad Request",
         };
-        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
-        format!(
-            "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}\
-             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-             Connection: close\r\n\r\n",
-            self.status,
-            self.content_type,
-            self.body.len()
-        )
+        let mut head = format!(
+            "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
+            self.status, self.content_type,
+        );
+        if let Body::Text(text) = &self.body {
+            head.push_str(&format!("Content-Length: {}\r\n", text.len()));
+        }
+        if self.status == 405 {
+            head.push_str("Allow: GET, HEAD\r\n");
+        }
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head + "\r\n"
     }
 }
 
@@ -69,15 +110,22 @@ pub fn parse(head: &[u8]) -> Result<Request, Answer> {
     if !matches!(method, "GET" | "HEAD") {
         return Err(Answer::status(405, "only GET and HEAD are answered\n"));
     }
-    let mut accept = String::new();
+    let path = target.split('?').next().unwrap_or_default().to_string();
+    let mut request = Request { is_head: method == "HEAD", path, ..Request::default() };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').ok_or_else(bad)?;
-        if name.eq_ignore_ascii_case("accept") {
-            accept = value.trim().to_string();
-        }
+        let field = match name.to_ascii_lowercase().as_str() {
+            "accept" => &mut request.accept,
+            // Of two, one might be checked and the other meant.
+            "host" if !request.host.is_empty() => return Err(bad()),
+            "origin" if !request.origin.is_empty() => return Err(bad()),
+            "host" => &mut request.host,
+            "origin" => &mut request.origin,
+            _ => continue,
+        };
+        *field = value.trim().to_string();
     }
-    let path = target.split('?').next().unwrap_or_default().to_string();
-    Ok(Request { is_head: method == "HEAD", path, accept })
+    Ok(request)
 }
 
 /// Serves until it is dropped.
@@ -165,12 +213,22 @@ fn converse(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::R
         },
         Err(answer) => (answer, false),
     };
-    let mut whole = answer.head();
-    if !is_head {
-        whole.push_str(&answer.body);
-    }
+    let mut head = answer.head();
+    // A client that does not read is left.
     stream.set_write_timeout(Some(REQUEST_TIME.into()))?;
-    stream.write_all(whole.as_bytes())?;
+    match answer.body {
+        Body::Text(text) if !is_head => {
+            head.push_str(&text);
+            stream.write_all(head.as_bytes())?;
+        }
+        Body::Parts(mut parts) if !is_head => {
+            stream.write_all(head.as_bytes())?;
+            while let Some(part) = parts() {
+                stream.write_all(part.as_bytes())?;
+            }
+        }
+        Body::Text(_) | Body::Parts(_) => stream.write_all(head.as_bytes())?,
+    }
     stream.shutdown(Shutdown::Write)?;
     // What it still sends is taken, so that it gets the answer and not a reset.
     let mut rest = [0; 1024];
@@ -221,12 +279,21 @@ mod tests {
 
     #[test]
     fn requests() {
+        let named = || Request {
+            path: "/".into(),
+            host: "a".into(),
+            origin: "http://a".into(),
+            ..Request::default()
+        };
         let get = |path: &str, accept: &str| {
-            Ok(Request { is_head: false, path: path.into(), accept: accept.into() })
+            Ok(Request { path: path.into(), accept: accept.into(), ..Request::default() })
         };
         let cases = [
-            ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", get("/metrics", "")),
+            ("GET /metrics HTTP/1.1\r\nX: a\r\n\r\n", get("/metrics", "")),
             ("GET /m?x=1 HTTP/1.0\r\nAccept:  text/plain \r\n\r\n", get("/m", "text/plain")),
+            ("GET / HTTP/1.1\r\nHOST: a\r\norigin: http://a\r\n\r\n", Ok(named())),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Err(400)),
+            ("GET / HTTP/1.1\r\nOrigin: a\r\nOrigin: b\r\n\r\n", Err(400)),
             (
                 "HEAD / HTTP/1.1\r\n\r\n",
                 Ok(Request { is_head: true, path: "/".into(), ..Request::default() }),

@@ -1,9 +1,11 @@
 //! The state of runs for those who watch many: metrics for Prometheus, in a file that is replaced
-//! whole, or over HTTP while the program runs.
+//! whole, or over HTTP while the program runs; and the page of a command under way.
 
 pub mod alarm;
 mod file;
 pub mod http;
+pub mod live;
+pub mod under_way;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};

@@ -25,6 +25,7 @@ mod hostile_names;
 mod install;
 mod limits;
 mod links;
+mod live_page;
 mod measure;
 mod metrics;
 mod mirror;

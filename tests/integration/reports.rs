@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::browser::{Browser, Look, PHONE, WIDE};
+use crate::support::browser::{Browser, Look, PHONE, Tab, WIDE};
 use crate::support::wan::Wan;
 use crate::support::{Scene, need, recorded, run, until};
 use analysis::record::options::Options;
@@ -161,6 +161,100 @@ fn the_lockstep_experiment_shows_its_pauses_and_episodes() {
         assert!(captions.as_str().unwrap().contains(&text), "{captions}");
     }
 }
+
+/// Where scripts run, a chart over time tells the values where a reader points, as its table has
+/// them, and zooms, by mouse and by keyboard; and back to the drawing that was there.
+#[test]
+fn charts_tell_values_and_zoom() {
+    let scene = Scene::new();
+    let page = page_of(&scene, "zoomed", &record("path-loss", vec!["/data/big.tar".into()]));
+    let mut browser = Browser::start();
+    let mut tab = browser.open_file(&page, WIDE);
+    let drawn = |tab: &mut Tab<'_>| tab.value(&format!("{CHART}.map(p => p.getAttribute('d'))"));
+    let whole = drawn(&mut tab);
+    let row = tab.value(ROW);
+    let (at, sent, acked) = (number(&row[0]), number(&row[1]), number(&row[2]));
+    let mouse = |tab: &mut Tab<'_>, kind: &str, at: f64| {
+        let place = tab.value(&format!("({PLACE})({at})"));
+        let is_held = if kind == "mouseMoved" { 0 } else { 1 };
+        let event = serde_json::json!({
+            "type": kind, "x": place[0], "y": place[1], "button": "left", "buttons": is_held,
+            "clickCount": is_held,
+        });
+        tab.command("Input.dispatchMouseEvent", &event);
+    };
+    mouse(&mut tab, "mouseMoved", at);
+    let told = tab.value(TIP);
+    let told_of = |name: &str| {
+        let (_, behind) = told.as_str().unwrap().split_once(&format!("{name} ")).unwrap();
+        behind.split([',', ';', ':']).next().unwrap().parse::<f64>().unwrap()
+    };
+    // A pixel of the whole chart is as much as the mouse can miss.
+    let (high, length_s) = (number(&row[3]), number(&row[4]));
+    for (name, value) in [("sent", sent), ("acknowledged", acked), ("at", at)] {
+        let most = if name == "at" { length_s } else { high };
+        assert!((told_of(name) - value).abs() < 0.02 * most, "{name}: {value}; {told}");
+    }
+    for (kind, part) in [("mousePressed", 0.4), ("mouseMoved", 0.5), ("mouseReleased", 0.6)] {
+        mouse(&mut tab, kind, part * length_s);
+    }
+    let ticks = |tab: &mut Tab<'_>| -> Vec<f64> {
+        let texts = tab.value(TICKS);
+        texts.as_array().unwrap().iter().map(number).collect()
+    };
+    let zoomed = ticks(&mut tab);
+    assert!(zoomed.len() >= 3, "{zoomed:?}");
+    let within = |low: f64, high: f64, ticks: &[f64]| {
+        ticks.iter().all(|tick| (low * length_s..=high * length_s).contains(tick))
+    };
+    assert!(within(0.39, 0.61, &zoomed), "{zoomed:?} of {length_s} s");
+    assert_ne!(drawn(&mut tab), whole);
+    tab.value("document.querySelector('#time-sequence .view').focus()");
+    let key = |tab: &mut Tab<'_>, key: &str| {
+        let text = if key.len() == 1 { key } else { "" };
+        let event = |kind: &str| serde_json::json!({ "type": kind, "key": key, "text": text });
+        tab.command("Input.dispatchKeyEvent", &event("keyDown"));
+        tab.command("Input.dispatchKeyEvent", &event("keyUp"));
+    };
+    let before = tab.value(TIP);
+    key(&mut tab, "ArrowRight");
+    assert_ne!(tab.value(TIP), before, "the next point");
+    key(&mut tab, "+");
+    let deeper = ticks(&mut tab);
+    let span = |ticks: &[f64]| ticks[ticks.len() - 1] - ticks[0];
+    assert!(span(&deeper) < span(&zoomed) && within(0.39, 0.61, &deeper), "{deeper:?}");
+    key(&mut tab, "Escape");
+    assert_eq!(drawn(&mut tab), whole);
+    assert_eq!(tab.said, Vec::<String>::new());
+    assert_eq!(tab.requests, [format!("file://{}", page.display())]);
+}
+
+fn number(value: &Value) -> f64 {
+    let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+const CHART: &str = "[...document.querySelectorAll('#time-sequence path[data-series]')]";
+const TIP: &str = "document.querySelector('#time-sequence .tip').textContent";
+const TICKS: &str = "[...document.querySelectorAll('#time-sequence .ticks-x text')]
+    .map(text => text.textContent)";
+/// A row in the middle of the table of values, the end of the upward axis, and that of the other.
+const ROW: &str = "(() => {
+    const rows = [...document.querySelectorAll('#time-sequence table')[1].tBodies[0].rows];
+    const plane = document.querySelector('#time-sequence [data-plane]').dataset.plane.split(' ');
+    const cells = [...rows[Math.floor(rows.length / 3)].cells].map(cell => cell.textContent);
+    return [...cells.slice(0, 3), +plane[7], +plane[5]];
+})()";
+/// Where the mouse points at a number of the x axis.
+const PLACE: &str = "at => {
+    const svg = document.querySelector('#time-sequence svg');
+    svg.scrollIntoView({ block: 'center' });
+    const [left, right,,, x0, x1] = document.querySelector('#time-sequence [data-plane]')
+        .dataset.plane.split(' ').map(Number);
+    const box = svg.getBoundingClientRect();
+    const px = left + (at - x0) * (right - left) / (x1 - x0);
+    return [box.left + px * box.width / 520, box.top + box.height / 2];
+}";
 
 /// What is there is not replaced, and what cannot be reported on is named.
 #[test]
@@ -412,7 +506,7 @@ fn looked_at(browser: &mut Browser, page: &Path, name: &str, look: Look) {
         assert_eq!(strings(key), Vec::<String>::new(), "{at}: {key}");
     }
     assert!(seen["figures"].as_u64() >= Some(1), "{at}: {seen}");
-    assert_eq!(seen["scripts"], 0, "{at}");
+    assert_eq!(seen["scripts"], 1, "{at}: only ours");
     let is_dark = look.is_dark && !look.is_printed;
     assert_eq!(seen["dark"], is_dark, "{at}");
     assert_eq!(tab.said, Vec::<String>::new(), "{at}");

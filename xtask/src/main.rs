@@ -2,6 +2,7 @@
 
 mod checks;
 mod fuzz;
+mod published;
 mod release;
 #[path = "../../tests/tidy/wire_hash.rs"]
 mod wire_hash;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["gateway"] => xtask::gateway::ensure(),
         ["man", folder] => checks::man(folder),
+        ["published"] => published::write(),
         ["release", options @ ..] => release::release(options),
         ["wire-hash"] => checks::print_wire_hash(),
         [first, ..] if EXPERIMENTS.contains(first) => return experiments(&words),
@@ -60,6 +62,7 @@ cargo xtask COMMAND
                          libFuzzer over one target of fuzz/, or all: a minute each
   gateway                the object stores that tests use, made once
   man DIR                man page and completions, written by the built program
+  published              the page of the guide with published figures beside ours, from runs/data
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states

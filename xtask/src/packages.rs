@@ -41,6 +41,7 @@ pub const FOR_TESTS: &[Part] = &[
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),
     ("openssl", "openssl"),
+    ("curl", "curl"),
     ("prometheus", "prometheus"),
     ("prometheus-node-exporter", "prometheus-node-exporter"),
     ("systemd", "systemd-analyze"),

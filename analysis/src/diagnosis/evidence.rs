@@ -72,7 +72,7 @@ pub enum Pace {
 
 /// The evidence at the end of a copy; `here` is this host.
 pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Evidence {
-    let streams = streams(&outcome.paths);
+    let streams = streams(outcome.paths.clone());
     let seconds = data_seconds(&streams, outcome.elapsed.seconds());
     let host = |report: &SideReport, facts: Option<&Environment>| {
         let cpu_s = (report.cpu_user + report.cpu_system).seconds();
@@ -95,7 +95,20 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
 
 /// The evidence of a stored run; its paths are in the record.
 pub fn of_record(record: &Record, environments: &BTreeMap<i64, Environment>) -> Evidence {
-    let streams = streams(&record.paths);
+    with_streams(record, streams(record.paths.clone()), environments)
+}
+
+/// The same, which takes the samples out of the record: they may be many.
+pub fn taken(record: &mut Record, environments: &BTreeMap<i64, Environment>) -> Evidence {
+    let streams = streams(std::mem::take(&mut record.paths));
+    with_streams(record, streams, environments)
+}
+
+fn with_streams(
+    record: &Record,
+    streams: Vec<Stream>,
+    environments: &BTreeMap<i64, Environment>,
+) -> Evidence {
     let seconds = data_seconds(&streams, record.moved.elapsed_s);
     let sink = record.sink.as_ref().unwrap_or(&record.source);
     let same = record.conditions.is_one_machine
@@ -152,14 +165,14 @@ fn together(
 }
 
 /// Both ends of each stream; streams without a sending end are ignored.
-fn streams(paths: &[StreamPath]) -> Vec<Stream> {
+fn streams(paths: Vec<StreamPath>) -> Vec<Stream> {
     let mut streams: BTreeMap<u32, Stream> = BTreeMap::new();
     for path in paths {
         let number = path.stream;
         let stream = streams.entry(number).or_insert(Stream { number, ..Stream::default() });
         match path.role {
-            PathRole::Source => stream.sent = path.samples.clone(),
-            PathRole::Sink => stream.received = path.samples.clone(),
+            PathRole::Source => stream.sent = path.samples,
+            PathRole::Sink => stream.received = path.samples,
         }
     }
     streams.into_values().filter(|stream| !stream.sent.is_empty()).collect()

@@ -17,7 +17,7 @@ use crate::statistics::median;
 /// All streams of a transfer, in the order of their numbers, with what they have in common.
 pub(crate) struct Streams<'a> {
     evidence: &'a Evidence,
-    series: Vec<(&'a Stream, Series)>,
+    series: Vec<(&'a Stream, Series<'a>)>,
     window_at_loss: Option<WindowAtLoss>,
     sharing: Option<Sharing>,
     round_trip_s: f64,
@@ -157,7 +157,7 @@ fn strain(host: &Host, lanes: usize) -> CpuLoad {
 /// One stream and its analysis.
 pub(super) struct One<'a> {
     stream: &'a Stream,
-    series: &'a Series,
+    series: &'a Series<'a>,
     seconds: f64,
     round_trip_s: f64,
     cut: Cut,

@@ -8,48 +8,94 @@ use super::{style, words};
 use crate::plot::{Align, Column, Figure, Table};
 use crate::report::escape;
 
-/// No script, no picture, no connection: whatever a name in a page is made of.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// No other script than ours, no picture, no connection: whatever a name in a page is made of.
+fn policy() -> String {
+    format!(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
+         script-src 'sha256-{ZOOM_SHA256}'"
+    )
+}
+
+/// What a page is whole without: values where a reader points, and zoom.
+const ZOOM: &str = include_str!("zoom.js");
+/// As a browser computes it of that text: `openssl dgst -sha256 -binary zoom.js | base64`.
+pub(super) const ZOOM_SHA256: &str = "aaTlSCkod4B7gYks/vWwnrl40fzjTlN0O7T7NcOL6Oo=";
 
 pub(super) fn page(page: &Page) -> String {
-    let style = PreEscaped(style::sheet());
-    let words = &words::section(page);
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta name="referrer" content="no-referrer";
-                title { (shown(&page.title)) }
-                link rel="icon" href="data:,";
-                style { (style) }
-            }
+            (head(&page.title, Some(&policy())))
             body {
-                header {
-                    h1 { (shown(&page.title)) }
-                    p class="subtitle" { (shown(&page.subtitle)) }
-                }
-                nav aria-label="Sections" {
-                    ul {
-                        @for section in page.sections.iter().chain(words) {
-                            li { a href=(format!("#{}", section.id)) { (shown(&section.heading)) } }
-                        }
-                    }
-                }
-                main {
-                    @for part in page.sections.iter().chain(words) { (section(part)) }
-                }
+                (body(page))
                 footer {
                     "Made by datapump " (env!("CARGO_PKG_VERSION")) ". One file: it loads nothing. "
-                    "Below each chart, “Numbers” has its values as a table."
+                    "Below each chart, “Numbers” has its values as a table. " (KEYS)
                 }
+                script { (PreEscaped(ZOOM)) }
             }
         }
     };
     whole.into_string()
+}
+
+/// A page whose body a script replaces. Its policy is sent in front of it.
+pub(super) fn live(title: &str, state: &str, body: &str, script: &str) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title, None))
+            body {
+                p class="state" { "This run is: " span id="state" role="status" { (state) } }
+                div id="page" { (PreEscaped(body)) }
+                footer {
+                    "Served by datapump " (env!("CARGO_PKG_VERSION")) " to this host alone, until "
+                    "the run has ended. Below each chart, “Numbers” has its values as a table. "
+                    (KEYS)
+                }
+                script { (PreEscaped(ZOOM)) }
+                script { (PreEscaped(script)) }
+            }
+        }
+    }
+}
+
+fn head(title: &str, policy: Option<&str>) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            @if let Some(policy) = policy {
+                meta http-equiv="Content-Security-Policy" content=(policy);
+            }
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta name="referrer" content="no-referrer";
+            title { (shown(title)) }
+            link rel="icon" href="data:,";
+            style { (PreEscaped(style::sheet())) }
+        }
+    }
+}
+
+/// All that is said by a page.
+pub(super) fn body(page: &Page) -> Markup {
+    let words = &words::section(page);
+    html! {
+        header {
+            h1 { (shown(&page.title)) }
+            p class="subtitle" { (shown(&page.subtitle)) }
+        }
+        nav aria-label="Sections" {
+            ul {
+                @for section in page.sections.iter().chain(words) {
+                    li { a href=(format!("#{}", section.id)) { (shown(&section.heading)) } }
+                }
+            }
+        }
+        main {
+            @for part in page.sections.iter().chain(words) { (section(part)) }
+        }
+    }
 }
 
 fn section(section: &Section) -> Markup {
@@ -150,6 +196,9 @@ fn broken(text: &str) -> Markup {
     }
 }
 
+const KEYS: &str = "Where scripts run: point at a chart over time for its values, drag over \
+                    it to zoom, double-click to see all of it; with the keyboard \
+                    arrows, + and −, Escape.";
 const MARKS: [char; 4] = ['.', '_', '/', '='];
 /// A shorter word, such as a number with its unit, stays whole.
 const LONG_WORD: usize = 14;

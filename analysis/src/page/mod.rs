@@ -1,9 +1,11 @@
 //! Web pages of what was recorded: a run, a campaign, a host. A page is a value of sections, which
-//! becomes one file of HTML that needs nothing else: no network, no script, no font.
+//! becomes one file of HTML that needs nothing else: no network, no font. It is whole without its
+//! script.
 
 pub mod campaign;
 pub mod host;
 mod html;
+pub mod live;
 pub mod run;
 mod style;
 pub mod trend;

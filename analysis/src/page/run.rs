@@ -17,9 +17,10 @@ use crate::record::sample::{Environment, Record};
 use crate::report::{explain, results};
 use base::units::{Bytes, Rate};
 
-/// The page of a run with its paths.
-pub fn page(record: &Record, environments: &BTreeMap<i64, Environment>) -> Page {
-    let evidence = evidence::of_record(record, environments);
+/// The page of a run with its paths, whose samples may be many.
+pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Page {
+    let evidence = evidence::taken(&mut record, environments);
+    let record = &record;
     let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
     let streams = Streams::of(record, &evidence, verdict.as_ref());
     let sections = [
@@ -43,12 +44,38 @@ pub fn page(record: &Record, environments: &BTreeMap<i64, Environment>) -> Page 
     }
 }
 
+/// The page of a run that is under way, of what is known of it: a part of what its page will have.
+pub fn so_far(mut record: Record) -> Page {
+    let mut evidence = evidence::taken(&mut record, &BTreeMap::new());
+    // What CPU time it took is told when it has ended.
+    (evidence.sender.busy_cpus, evidence.receiver.busy_cpus) = (None, None);
+    let record = &record;
+    let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
+    let streams = Streams::of(record, &evidence, verdict.as_ref());
+    let sections = [
+        Section::of("verdict", "What holds it back", why_so_far(record, verdict.as_ref())),
+        Section::of("over-time", "Over time", over_time::blocks(record, &streams)),
+        Section::of("repeat", "To repeat it", command::blocks(record)),
+    ];
+    Page {
+        title: title(record),
+        subtitle: format!(
+            "under way since {}, for {:.0} s; datapump {}",
+            results::started(record),
+            record.moved.elapsed_s,
+            record.version
+        ),
+        sections: sections.into_iter().flatten().collect(),
+    }
+}
+
 /// Which run it is, in a line: `run 7, 2026-11-26 08:40:12 UTC, a → far:b`.
 pub fn about(record: &Record) -> String {
     format!("run {}, {}, {}", record.id, results::started(record), title(record))
 }
 
-fn title(record: &Record) -> String {
+/// What was copied, and where.
+pub fn title(record: &Record) -> String {
     let what = match record.sources.is_empty() {
         true => record.command.clone(),
         false => format!("{} → {}", record.sources.join(" "), record.target),
@@ -60,7 +87,19 @@ fn title(record: &Record) -> String {
     }
 }
 
-fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
+fn why_so_far(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
+    match verdict {
+        Some(_) => why(record, verdict),
+        None => {
+            let text = "What holds it back is not known: no samples of streams have come. A copy \
+                        inside one process has none.";
+            vec![Block::Lead(text.into()), Block::Facts(moved(record))]
+        }
+    }
+}
+
+/// What was moved, and how fast.
+fn moved(record: &Record) -> Vec<(String, String)> {
     let moved = &record.moved;
     let rate = Rate { bytes_per_second: moved.goodput_bytes_per_s };
     let mut facts = vec![
@@ -72,6 +111,11 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
     if let Some(reason) = &record.void_reason {
         facts.push(("void, because of".into(), reason.clone()));
     }
+    facts
+}
+
+fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
+    let mut facts = moved(record);
     let Some(verdict) = verdict else {
         let text = "No streams were sampled: the run was inside one process, or sampling was off.";
         return vec![Block::Lead(text.into()), Block::Facts(facts)];

@@ -21,7 +21,7 @@ h2{font-size:1.3rem;margin:2.2em 0 .5em;padding-top:.5em;border-top:1px solid va
 h3{font-size:1rem;margin:0 0 .3em}\
 p{max-width:72ch;margin:.5em 0}\
 a{color:var(--link)}\
-.subtitle,footer,figcaption{color:var(--faint)}\
+.subtitle,footer,figcaption,.state{color:var(--faint)}\
 .lead{font-size:1.1rem;font-weight:600;max-width:72ch;background:var(--panel);padding:.7em 1em;\
 border-left:5px solid #0072b2;border-radius:3px}\
 nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2em 1.2em;padding:0;margin:.8em 0}\
@@ -29,6 +29,9 @@ nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2em 1.2em;padding:0;marg
 figure{margin:0;min-width:0;max-width:640px;break-inside:avoid}\
 figure svg{display:block;width:100%;height:auto}\
 figcaption{font-size:.875rem;margin:.3em 0}\
+.view svg{cursor:crosshair;touch-action:pan-y}\
+.tip{min-height:1.5em;max-width:none;margin:0;font-size:.875rem;color:var(--faint);\
+font-variant-numeric:tabular-nums}\
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1em 1.1em;padding:0;margin:.2em 0;\
 font-size:.875rem}\
 .legend li{display:flex;align-items:center;gap:.45em}\
@@ -50,7 +53,7 @@ overflow-wrap:anywhere}\
 footer{margin-top:3em;font-size:.875rem}\
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}\
 @media screen and (max-width:480px){th,td{padding-right:.55em}table{font-size:.8125rem}}\
-@media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}\
+@media print{body{max-width:none;padding:0;font-size:10pt}nav,.tip{display:none}\
 .scroll{max-height:none;overflow:clip}table{font-size:7pt;width:100%}\
 th,td{padding-right:.4em}.number{white-space:normal}\
 .figures{grid-template-columns:1fr 1fr}a{color:inherit;text-decoration:none}}";

@@ -7,6 +7,7 @@ pub mod colour;
 mod draw;
 mod heat;
 pub mod scale;
+mod span;
 pub mod thin;
 mod xy;
 

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use super::colour::{FAINT, GRID, INK};
 use super::draw::{self, WIDTH, number};
-use super::scale::{round_up, tick_texts, ticks, value};
+use super::scale::{round_up, value};
+use super::span::Span;
 use super::thin::{POINTS_MAX, envelope};
 use super::{Column, Key, Sign, Table};
 use crate::report::escape;
@@ -154,16 +155,20 @@ impl Xy {
     pub(super) fn draw(&self) -> (f64, Markup) {
         let plane = Plane::of(self);
         let most = self.points_each();
+        let is_plain = |axis: &Axis| axis.ticks == Ticks::Round && !axis.is_log;
+        let scales = (is_plain(&self.x) && is_plain(&self.y)).then(|| plane.scales());
         let drawn = html! {
-            (plane.frame(self))
-            @for marks in self.marks.iter().filter(|marks| marks.mark == Mark::Span) {
-                (plane.marks(marks))
-            }
-            @for series in &self.series {
-                (plane.series(series, &series.thinned(&self.y, most)))
-            }
-            @for marks in self.marks.iter().filter(|marks| marks.mark != Mark::Span) {
-                (plane.marks(marks))
+            g data-plane=[scales] {
+                (plane.frame(self))
+                @for marks in self.marks.iter().filter(|marks| marks.mark == Mark::Span) {
+                    (plane.marks(marks))
+                }
+                @for series in &self.series {
+                    (plane.series(series, &series.thinned(&self.y, most)))
+                }
+                @for marks in self.marks.iter().filter(|marks| marks.mark != Mark::Span) {
+                    (plane.marks(marks))
+                }
             }
         };
         (HEIGHT, drawn)
@@ -315,61 +320,6 @@ struct Plane {
     y: Span,
 }
 
-struct Span {
-    low: f64,
-    high: f64,
-    from_px: f64,
-    to_px: f64,
-    is_log: bool,
-    ticks: Vec<(f64, String)>,
-}
-
-impl Span {
-    fn of(axis: &Axis, values: impl Iterator<Item = f64>, px: (f64, f64), most: usize) -> Span {
-        let usable = |value: &f64| value.is_finite() && (!axis.is_log || *value > 0.0);
-        let all: Vec<f64> = values.chain(axis.holds.iter().copied()).filter(usable).collect();
-        let mut low = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if low > high {
-            (low, high) = (0.0, 1.0);
-        }
-        if low == high && !axis.is_log {
-            high = if low == 0.0 { 1.0 } else { low + low.abs() * 0.1 };
-        }
-        let ticks = match (&axis.ticks, axis.is_log) {
-            (Ticks::At(all), _) => all.clone(),
-            (Ticks::Round, true) => log_ticks(low, high),
-            (Ticks::Round, false) => {
-                let ticks = ticks(low, high, most);
-                tick_texts(&ticks).into_iter().zip(ticks).map(|(text, at)| (at, text)).collect()
-            }
-        };
-        Span { low, high, from_px: px.0, to_px: px.1, is_log: axis.is_log, ticks }
-    }
-
-    fn px(&self, value: f64) -> f64 {
-        let share = match self.is_log {
-            true => (value / self.low).ln() / (self.high / self.low).ln().max(1e-9),
-            false => (value - self.low) / (self.high - self.low),
-        };
-        self.from_px + share.clamp(-0.02, 1.02) * (self.to_px - self.from_px)
-    }
-}
-
-fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let mut found = Vec::new();
-    let mut power = 10f64.powf(low.log10().floor());
-    while power <= high * 1.000_001 && found.len() < 40 {
-        found.extend([1.0, 2.0, 5.0].map(|one| one * power));
-        power *= 10.0;
-    }
-    found.retain(|tick| (low * 0.999..=high * 1.001).contains(tick));
-    if found.len() > 9 {
-        found.retain(|tick| (tick.log10() - tick.log10().round()).abs() < 1e-6);
-    }
-    found.into_iter().map(|tick| (tick, super::scale::value(tick))).collect()
-}
-
 impl Plane {
     fn of(chart: &Xy) -> Plane {
         let points = || chart.series.iter().flat_map(|series| series.points.iter());
@@ -402,23 +352,33 @@ impl Plane {
         }
     }
 
+    /// Where the plane is in the drawing, and the values at its ends: left, right, top and bottom.
+    fn scales(&self) -> String {
+        let px = [LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM].map(number).join(" ");
+        format!("{px} {} {} {} {}", self.x.low, self.x.high, self.y.low, self.y.high)
+    }
+
     /// Grid, numbers and labels. The label of the upward axis lies above it, where it is read.
     fn frame(&self, chart: &Xy) -> Markup {
         let (left, right) = (number(LEFT), number(WIDTH - RIGHT));
         let (bottom, middle) = (HEIGHT - BOTTOM, (LEFT + WIDTH - RIGHT) / 2.0);
         html! {
             text class="f" x="4" y="15" fill=(FAINT) { (escape::line(&chart.y.label)) }
-            @for (at, text) in &self.y.ticks {
-                @let y = self.y.px(*at);
-                path class="g" stroke=(GRID) d=(format!("M{left} {}H{right}", number(y))) {}
-                text class="f" x=(number(LEFT - 6.0)) y=(number(y + 4.5)) text-anchor="end"
-                    fill=(FAINT) { (text) }
+            g class="ticks-y" {
+                @for (at, text) in &self.y.ticks {
+                    @let y = self.y.px(*at);
+                    path class="g" stroke=(GRID) d=(format!("M{left} {}H{right}", number(y))) {}
+                    text class="f" x=(number(LEFT - 6.0)) y=(number(y + 4.5)) text-anchor="end"
+                        fill=(FAINT) { (text) }
+                }
             }
-            @for (at, text) in &self.x.ticks {
-                @let x = number(self.x.px(*at));
-                path class="a" stroke=(FAINT) d=(format!("M{x} {}v5", number(bottom))) {}
-                text class="f" x=(x) y=(number(bottom + 24.0)) text-anchor="middle"
-                    fill=(FAINT) { (text) }
+            g class="ticks-x" {
+                @for (at, text) in &self.x.ticks {
+                    @let x = number(self.x.px(*at));
+                    path class="a" stroke=(FAINT) d=(format!("M{x} {}v5", number(bottom))) {}
+                    text class="f" x=(x) y=(number(bottom + 24.0)) text-anchor="middle"
+                        fill=(FAINT) { (text) }
+                }
             }
             path class="a" stroke=(FAINT) d=(format!("M{left} {}H{right}", number(bottom))) {}
             text class="f" x=(number(middle)) y=(number(HEIGHT - 6.0)) text-anchor="middle"
@@ -465,7 +425,8 @@ impl Plane {
         let bars: String = series.points.iter().zip(&series.limits).map(bar).collect();
         html! {
             @if !bars.is_empty() {
-                path class=(class) stroke=(colour) stroke-width="1" fill="none" d=(bars) {}
+                path class=(class) stroke=(colour) stroke-width="1" fill="none" data-limits
+                    d=(bars) {}
             }
         }
     }
@@ -554,17 +515,17 @@ impl Plane {
         match marks.mark {
             Mark::Span => html! {
                 path class="span" fill=(INK) fill-opacity="0.13" data-marks=(count)
-                    data-series=(name) d=(path) {}
+                    data-mark="span" data-series=(name) d=(path) {}
             },
             Mark::Level => html! {
                 path class="a" stroke=(FAINT) stroke-dasharray="5 4" fill="none"
-                    data-marks=(count) data-series=(name) d=(path) {}
+                    data-marks=(count) data-mark="level" data-series=(name) d=(path) {}
             },
             Mark::Down | Mark::Up => {
                 let (class, fill) = draw::fill(if marks.mark == Mark::Down { 1 } else { 2 });
                 html! {
-                    path class=(class) fill=(fill) data-marks=(count) data-series=(name)
-                        d=(path) {}
+                    path class=(class) fill=(fill) data-marks=(count) data-mark="moment"
+                        data-series=(name) d=(path) {}
                 }
             }
         }

@@ -48,6 +48,15 @@ pub enum Event {
     Limit {
         rate_bytes_per_s: Option<f64>,
     },
+    /// Where the page of a run is, while it runs.
+    Live {
+        address: String,
+    },
+    /// What that page took. Null where nothing was moved.
+    LiveEnded {
+        cpu_s: f64,
+        cpu_ns_per_byte: Option<f64>,
+    },
     /// A run of an experiment.
     Run {
         record: Box<Record>,

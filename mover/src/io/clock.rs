@@ -40,7 +40,7 @@ pub fn now() -> Tick {
 }
 
 /// The CPU time of the calling thread so far.
-pub(crate) fn thread_cpu() -> Nanos {
+pub fn thread_cpu() -> Nanos {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -30,6 +30,8 @@ pub(crate) enum Kind<T: 'static> {
     /// Text that may be given again, and each counts.
     Repeated(fn(String) -> T),
     Ports(fn((u16, u16)) -> T),
+    /// After `=`; without it any port that is free, as 0.
+    Port(fn(u16) -> T),
     Cpus(fn(Cpus) -> T),
     Words(fn(Vec<String>) -> T),
     Text(fn(String) -> T),
@@ -100,6 +102,8 @@ impl<T> Kind<T> {
                 make(text.to_string())
             }
             Kind::Ports(make) => make(ports(text)?),
+            Kind::Port(make) if text.is_empty() => make(0),
+            Kind::Port(make) => make(text.parse().map_err(|_| format!("write {PORT_PHRASE}"))?),
             Kind::Cpus(make) => make(Cpus::parse(text)?),
             Kind::Words(make) => make(words::split(text)?),
             Kind::Text(_) if text.is_empty() => return Err("write a value".into()),
@@ -121,6 +125,7 @@ impl<T> Kind<T> {
             Kind::Seconds(_) => SECONDS_PHRASE.to_string(),
             Kind::Time(_) => TIME_PHRASE.to_string(),
             Kind::Ports(_) => PORTS_PHRASE.to_string(),
+            Kind::Port(_) => PORT_PHRASE.to_string(),
             Kind::Cpus(_) => CPUS_PHRASE.to_string(),
             Kind::Parsed(phrase, _) => (*phrase).to_string(),
             _ => String::new(),
@@ -267,4 +272,5 @@ const SECONDS_PHRASE: &str = "seconds from 0.1 to 3600";
 /// A week.
 const TIME_SECONDS_MAX: u64 = 7 * 24 * 3600;
 const TIME_PHRASE: &str = "a time such as 90s, 10m or 2h (a week at most), or off";
+const PORT_PHRASE: &str = "a port from 1 to 65535, or 0 for one that is free";
 const PORTS_PHRASE: &str = "LO-HI, for instance 50000-50100 (ports from 1 to 65535)";

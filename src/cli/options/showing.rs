@@ -51,11 +51,12 @@ const QUIET_TOO: &[CommandId] = &[
 ];
 const WATCHED: &[CommandId] =
     &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
+const WITH_A_PAGE: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS];
+    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS, &LIVE];
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
@@ -159,4 +160,19 @@ pub(crate) static METRICS: CliOption<Destination> = CliOption {
            files end in .prom: it is replaced whole, during the run and at its end.",
     group: Group::Showing,
     commands: WATCHED,
+};
+
+pub(crate) static LIVE: CliOption<u16> = CliOption {
+    name: "live",
+    letter: None,
+    value: "PORT",
+    kind: Kind::Port(|port| port),
+    default: "",
+    help: "Show the run while it runs, as a page for a browser of this host",
+    more: "Its address is printed at the start: of this host alone (127.0.0.1), with a token that \
+           only this run has. The page has the charts of 'datapump report', is drawn anew each \
+           second, and ends as the page of the whole run. The run waits for no browser; what the \
+           page cost is printed at the end.",
+    group: Group::Showing,
+    commands: WITH_A_PAGE,
 };

@@ -14,6 +14,7 @@ use super::kept;
 use super::regular;
 use super::{BeginArgs, Campaign, SweepArgs};
 use crate::cli::console::Console;
+use crate::cli::live::Cells;
 use crate::cli::metrics::{self, Shown};
 use crate::cli::record;
 use crate::cli::signals;
@@ -70,7 +71,7 @@ pub(super) fn begin(
 /// Measures the missing cells of an earlier campaign; in a dry run it only tells how many they are.
 pub(super) fn resume(
     (named, dry_run): (Option<&str>, bool),
-    metrics: Option<&Destination>,
+    (metrics, live): (Option<&Destination>, Option<u16>),
     store: &Path,
     console: &Arc<Console>,
     tell: &dyn Fn(&Campaign),
@@ -100,7 +101,7 @@ pub(super) fn resume(
     if dry_run {
         return Ok(None);
     }
-    let typed = BeginArgs { metrics: metrics.cloned(), ..typed };
+    let typed = BeginArgs { metrics: metrics.cloned(), live, ..typed };
     let near = claim(&experiment.name)?;
     measure_rest(&campaign, &typed, (&experiment.name, done, near), &mut store, console)
 }
@@ -159,11 +160,13 @@ fn measure_rest(
         each_s: each_s(&campaign.plan),
         left: all - done.cells.len(),
         metrics: Shown::open(args.metrics.as_ref(), kept::COMMAND, ends(campaign), console)?,
+        page: Cells::open(args.live, name, kept::cells(store, name)?, console)?,
     };
     progress.metrics.cells(console, progress.before, progress.left);
     let left_out =
         course.carry_out(&done, near, store, &control, &mut |step| progress.show(step))?;
     console.clear();
+    progress.page.ended(console);
     let left = progress.left;
     if control.stopping() {
         let text = format!(
@@ -225,6 +228,7 @@ struct CampaignProgress<'a> {
     each_s: f64,
     left: usize,
     metrics: Shown,
+    page: Cells,
 }
 
 /// The routes of a campaign, in the order of its hosts.
@@ -250,6 +254,7 @@ impl CampaignProgress<'_> {
                 self.each_s = clock::now().since(self.began).seconds() / made;
                 self.console.summary(&page::line(&self.names, cell, record, *done, *of));
                 self.console.event(&Event::Run { record: Box::new((*record).clone()) });
+                self.page.measured(record);
                 let figures = Some(metrics::of_record(record));
                 self.metrics.ended(self.console, cell.host, record.moved.exit_code, figures);
                 self.metrics.cells(self.console, *done, self.left);

@@ -1,5 +1,5 @@
 //! A real browser without a window: Debian's Chromium, driven through a pipe (the DevTools
-//! protocol). It reaches no host: every name is answered with "not found".
+//! protocol). It reaches no other host: every name is answered with "not found".
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -235,6 +235,6 @@ const FLAGS: [&str; 9] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 ];

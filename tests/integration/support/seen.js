@@ -16,7 +16,7 @@
       if (isArea && drawn !== 2 * said - 1) found.counts.push([figure.id, name, drawn, said]);
       if (!row || row.cells[2].textContent !== said) found.counts.push([figure.id, name, 'table']);
     }
-    const svg = figure.querySelector(':scope > svg');
+    const svg = figure.querySelector('svg');
     const ids = (svg.getAttribute('aria-labelledby') || '').split(' ');
     const texts = ids.map(id => document.getElementById(id)?.textContent || '');
     if (svg.getAttribute('role') !== 'img' || texts.length < 2 || texts.some(text => !text))

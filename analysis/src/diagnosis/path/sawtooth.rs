@@ -77,7 +77,7 @@ mod tests {
     use base::path::PathSample;
     use base::units::Tick;
 
-    fn series(rate: impl Fn(f64) -> f64) -> Series {
+    fn series(rate: impl Fn(f64) -> f64) -> Series<'static> {
         let mut acked = 0.0;
         let samples: Vec<PathSample> = (0..2000u64)
             .map(|index| {
@@ -86,7 +86,7 @@ mod tests {
                 PathSample { at, bytes_acked: acked as u64, ..PathSample::default() }
             })
             .collect();
-        Series::of(&samples)
+        Series::of(samples)
     }
 
     #[test]
@@ -99,6 +99,6 @@ mod tests {
         }
         assert_eq!(sawtooth(&series(|_| 1e6), 0.0, 0.1), None);
         assert_eq!(sawtooth(&series(|time| 1e4 * time), 0.0, 0.1), None);
-        assert_eq!(sawtooth(&Series::of(&[]), 0.0, 0.1), None);
+        assert_eq!(sawtooth(&Series::of(Vec::new()), 0.0, 0.1), None);
     }
 }

@@ -1,13 +1,15 @@
 //! The samples of one stream, and the steps between them. Whatever was recorded, a step has a
 //! positive length, and no counter decreases in it.
 
+use std::borrow::Cow;
+
 use base::path::PathSample;
 use base::units::{Nanos, Tick};
 
 /// The samples of one stream in order of time.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
-    samples: Vec<PathSample>,
+pub struct Series<'a> {
+    samples: Cow<'a, [PathSample]>,
 }
 
 /// From one sample to the next. Times are in seconds since the first sample of the stream.
@@ -19,21 +21,24 @@ pub struct Step<'a> {
     pub to_s: f64,
 }
 
-impl Series {
+impl<'a> Series<'a> {
     /// A sample that is not later than the one before it is left out.
-    pub fn of(samples: &[PathSample]) -> Series {
-        let mut kept: Vec<PathSample> = Vec::with_capacity(samples.len());
-        for sample in samples {
-            if kept.last().is_none_or(|last| sample.at > last.at) {
-                kept.push(*sample);
-            }
+    pub fn of(samples: impl Into<Cow<'a, [PathSample]>>) -> Series<'a> {
+        let mut samples = samples.into();
+        if samples.windows(2).any(|pair| pair[1].at <= pair[0].at) {
+            let mut last = None;
+            samples.to_mut().retain(|sample| {
+                let is_later = last.is_none_or(|last| sample.at > last);
+                last = if is_later { Some(sample.at) } else { last };
+                is_later
+            });
         }
-        Series { samples: kept }
+        Series { samples }
     }
 
     /// Without the time before the first byte was sent and after the last was acknowledged: then
     /// the stream waits for others. The end message that it sends when all are done does not count.
-    pub(crate) fn while_moving(&self) -> Series {
+    pub(crate) fn while_moving(self) -> Series<'a> {
         let moves = |step: &Step<'_>| {
             let grown = |counter| step.grown(counter) > 0;
             let waiting = step.after.unacked_segments > 0 || step.after.unsent_bytes > 0;
@@ -46,10 +51,12 @@ impl Series {
         let steps = &steps[..end.unwrap_or(steps.len())];
         let first = steps.iter().position(moves);
         let last = steps.iter().rposition(moves);
-        match first.zip(last) {
-            Some((first, last)) => Series { samples: self.samples[first..=last + 1].to_vec() },
-            None => self.clone(),
-        }
+        let Some((first, last)) = first.zip(last) else { return self };
+        let samples = match self.samples {
+            Cow::Borrowed(samples) => samples[first..=last + 1].into(),
+            Cow::Owned(samples) => samples[first..=last + 1].to_vec().into(),
+        };
+        Series { samples }
     }
 
     pub fn samples(&self) -> &[PathSample] {
@@ -218,13 +225,13 @@ mod tests {
 
     #[test]
     fn odd_samples_are_left_out() {
-        let series = Series::of(&[sample(10, 0), sample(5, 9), sample(10, 9), sample(20, 100)]);
+        let series = Series::of(vec![sample(10, 0), sample(5, 9), sample(10, 9), sample(20, 100)]);
         assert_eq!(series.samples().len(), 2);
         assert_eq!(series.acked_bytes(), 100);
         assert_eq!(series.seconds(), 0.01);
-        let falling = Series::of(&[sample(0, 100), sample(10, 50)]);
+        let falling = Series::of(vec![sample(0, 100), sample(10, 50)]);
         assert_eq!(falling.steps().map(|step| step.grown(|s| s.bytes_acked)).sum::<u64>(), 0);
-        assert_eq!(Series::of(&[]).acked_until(1.0), 0.0);
+        assert_eq!(Series::of(vec![]).acked_until(1.0), 0.0);
     }
 
     #[test]
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn rates_between_samples_follow_a_line() {
-        let series = Series::of(&[sample(0, 7), sample(100, 1007), sample(200, 1007)]);
+        let series = Series::of(vec![sample(0, 7), sample(100, 1007), sample(200, 1007)]);
         for (from_s, to_s, expect) in
             [(0.0, 0.1, 10_000.0), (0.05, 0.15, 5_000.0), (0.1, 0.2, 0.0), (0.2, 0.1, 0.0)]
         {

@@ -15,7 +15,7 @@ const MSS: u32 = 1448;
 
 /// A stream of 12.5 MB/s that stops for `pause_s` after every `block_s` of sending, and loses
 /// `lost` segments at the end of each pause.
-fn stopping(block_s: f64, pause_s: f64, lost: u64, seconds: f64) -> Series {
+fn stopping(block_s: f64, pause_s: f64, lost: u64, seconds: f64) -> Series<'static> {
     let mut sample = PathSample {
         rtt: nanos(ROUND_TRIP_S),
         rtt_min: nanos(ROUND_TRIP_S),
@@ -48,7 +48,7 @@ fn stopping(block_s: f64, pause_s: f64, lost: u64, seconds: f64) -> Series {
         stopped = stops;
         samples.push(sample);
     }
-    Series::of(&samples)
+    Series::of(samples)
 }
 
 fn nanos(seconds: f64) -> Nanos {
@@ -154,7 +154,7 @@ fn pauses_are_left_out_of_features() {
 
 /// A stream with a queue that stands at a bottleneck; the rate at which it is served swings by a
 /// share of it, once in three seconds.
-fn served(swing: f64, queue_s: f64, seconds: f64) -> Series {
+fn served(swing: f64, queue_s: f64, seconds: f64) -> Series<'static> {
     let base = PathSample {
         rtt_min: nanos(ROUND_TRIP_S),
         mss_bytes: MSS,
@@ -176,7 +176,7 @@ fn served(swing: f64, queue_s: f64, seconds: f64) -> Series {
             }
         })
         .collect();
-    Series::of(&samples)
+    Series::of(samples)
 }
 
 #[test]

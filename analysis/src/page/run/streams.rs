@@ -16,7 +16,7 @@ pub(super) struct Streams<'a> {
 
 pub(super) struct One<'a> {
     pub(super) number: u32,
-    pub(super) series: Series,
+    pub(super) series: Series<'a>,
     /// Of its first sample.
     pub(super) from_s: f64,
     /// `None` where it has too few samples for a verdict.

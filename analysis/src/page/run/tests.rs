@@ -77,7 +77,7 @@ fn cell<'a>(table: &'a Table, row: &str, column: &str) -> &'a str {
 
 #[test]
 fn figures_have_what_the_samples_say() {
-    let page = page(&record(2, 400), &BTreeMap::new());
+    let page = page(record(2, 400), &BTreeMap::new());
     let rates = &figure(&page, "throughput").tables()[0];
     assert_eq!(cell(rates, "all streams", "most"), "16.0", "2 x 1 MB/s in Mbit/s");
     assert_eq!(cell(rates, "stream 1", "least"), "0", "it pauses");
@@ -123,7 +123,7 @@ fn a_rate_says_over_which_time_it_is() {
 #[test]
 fn a_page_is_bounded() {
     for (streams, samples) in [(1, 200), (4, 2_000), (64, 500), (1, 300_000)] {
-        let page = page(&record(streams, samples), &BTreeMap::new());
+        let page = page(record(streams, samples), &BTreeMap::new());
         let html = page.html();
         assert!(html.len() <= 600_000, "{streams} x {samples}: {} bytes", html.len());
         assert!(page.figures().count() >= 8, "{streams} x {samples}");
@@ -132,7 +132,7 @@ fn a_page_is_bounded() {
 
 #[test]
 fn a_record_with_nothing_in_it_has_a_page() {
-    let empty = page(&Record::default(), &BTreeMap::new());
+    let empty = page(Record::default(), &BTreeMap::new());
     assert!(empty.html().contains("No streams were sampled"), "{empty:?}");
     let compression = Compression {
         raw_bytes: 100,
@@ -141,6 +141,6 @@ fn a_record_with_nothing_in_it_has_a_page() {
         ..Compression::default()
     };
     let packed = Record { compression: Some(compression), ..record(1, 100) };
-    let page = page(&packed, &BTreeMap::new());
+    let page = page(packed, &BTreeMap::new());
     assert_eq!(cell(&figure(&page, "codings").tables()[0], "zstd:3", "value"), "60.0");
 }
