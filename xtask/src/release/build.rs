@@ -63,7 +63,9 @@ fn folders(release: &Release) -> Vec<(PathBuf, &'static str)> {
 
 fn rust_flags(release: &Release) -> String {
     let flag = |(from, to): (PathBuf, &str)| format!("--remap-path-prefix={}={to}", from.display());
-    folders(release).into_iter().map(flag).collect::<Vec<_>>().join("\x1f")
+    let mapped = folders(release).into_iter().map(flag);
+    // Cargo leaves symbols in programs of packages that have a level of their own in the profile.
+    mapped.chain(["-Cstrip=symbols".to_string()]).collect::<Vec<_>>().join("\x1f")
 }
 
 fn c_flags(release: &Release) -> String {
