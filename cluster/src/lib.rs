@@ -209,8 +209,9 @@ impl Cluster {
             0 => "ctl".to_string(),
             node => format!("c{node}"),
         };
-        // Of a killed host the kernel takes it away some time after its last process.
-        let _ = self.outer.run(&format!("ip link del v{number}"));
+        // The kernel takes away that of a killed host some time after its last process.
+        let link = format!("ip link show v{number}");
+        self.wait_for("end of the old link", || self.outer.run_in_network(&link).is_err())?;
         let host = self.outer.host(&name)?;
         let first = host.first();
         // In the caller's process namespace, so that its number for the host is the right one.
