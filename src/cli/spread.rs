@@ -207,6 +207,8 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     if args.print_script {
         return print_script(args, workers);
     }
+    // A place that cannot be used ends it before anything is made.
+    let metrics = shown_to_prometheus(args.metrics.as_ref(), &args.on.text, console)?;
     let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
     let folder = begin(&SpreadOrder {
         sources: args.sources.clone(),
@@ -225,7 +227,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         earlier: None,
         is_planned: false,
     };
-    coordinate(&folder, &order, launcher.as_mut(), (console, args.metrics.as_ref()))
+    coordinate(&folder, &order, launcher.as_mut(), (console, &metrics))
 }
 
 /// What `sbatch` would get, and nothing is made.
@@ -278,18 +280,24 @@ fn concluded(summary: String, trouble: Option<(Class, String)>) -> Conclusion {
     Conclusion { summary, run: None, trouble, end }
 }
 
+/// The nodes that the workers run on are at both ends of the route.
+fn shown_to_prometheus(
+    to: Option<&Destination>,
+    nodes: &str,
+    console: &Console,
+) -> Result<Shown, Fault> {
+    Shown::open(to, "spread", vec![[nodes.to_string(), nodes.to_string()]], console)
+}
+
 /// Runs a job to its end, and shows how it goes, to people and to Prometheus.
 fn coordinate(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    (console, metrics): (&Arc<Console>, Option<&Destination>),
+    (console, metrics): (&Arc<Console>, &Shown),
 ) -> Result<Conclusion, Fault> {
-    // The nodes are those that the workers run on, at both ends.
-    let nodes = folder.manifest.on.clone();
-    let metrics = Shown::open(metrics, "spread", vec![[nodes.clone(), nodes]], console)?;
     metrics.begins(0, None);
-    let ran = follow(folder, order, launcher, (console, &metrics));
+    let ran = follow(folder, order, launcher, (console, metrics));
     let code = match &ran {
         Ok((totals, _)) => totals.worst.map_or(0, Class::exit_code),
         Err(fault) => fault.class.exit_code(),
@@ -394,12 +402,13 @@ pub(super) fn run_resume(args: &ResumeArgs, started: Instant) -> u8 {
 
 fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault> {
     let folder = JobFolder::open(&args.job)?;
+    let metrics = shown_to_prometheus(args.metrics.as_ref(), &folder.manifest.on, console)?;
     let (order, repaired) = resumed(&folder, program()?)?;
     repaired.iter().for_each(|text| console.warning(text));
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
-    coordinate(&folder, &order, launcher.as_mut(), (console, args.metrics.as_ref()))
+    coordinate(&folder, &order, launcher.as_mut(), (console, &metrics))
 }
 
 pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {

@@ -67,10 +67,20 @@ impl Part {
 }
 
 impl JobFolder {
-    /// Makes a job folder, and takes the destination for this job: nothing else may have it.
+    /// Makes a job folder, and takes the destination for this job: nothing else may have it. If
+    /// that fails, what was made is removed, so the same command can be tried again.
     pub fn create(root: &Path, manifest: &Manifest) -> Result<JobFolder, Fault> {
         make_private(root)?;
         let root = root.canonicalize().map_err(|why| Fault::io("open", root, &why))?;
+        let made = JobFolder::fill(root.clone(), manifest);
+        if made.is_err() {
+            // Nobody else can have put anything there: the name was free just now.
+            let _ = fs::remove_dir_all(&root);
+        }
+        made
+    }
+
+    fn fill(root: PathBuf, manifest: &Manifest) -> Result<JobFolder, Fault> {
         for part in Part::ALL {
             make_private(&root.join(part.name()))?;
         }
@@ -80,7 +90,10 @@ impl JobFolder {
         folder.write_json(PLAN, &PlanState::default())?;
         folder.take_destination()?;
         // Last: a folder without it was never a job.
-        folder.write_json("manifest.json", manifest)?;
+        if let Err(fault) = folder.write_json("manifest.json", manifest) {
+            let _ = fs::remove_dir_all(folder.holder());
+            return Err(fault);
+        }
         Ok(folder)
     }
 

@@ -53,6 +53,11 @@ fn the_file_of_a_spread() {
     for number in 0..50 {
         fs::write(scene.path(format!("tree/{number}")), vec![7; 4096]).unwrap();
     }
+    // A place that cannot be used ends it before anything is made.
+    let ran = scene.run("spread --metrics @/no/a.prom --job @/job @/tree/ @/copied");
+    assert_eq!(ran.code, 1, "{ran}");
+    assert!(ran.stderr.contains("cannot write the metrics"), "{ran}");
+    assert!(!scene.path("job").exists() && !scene.path("copied").exists(), "{ran}");
     let spread = "spread --metrics @/nightly.prom --on local:2 --job @/job @/tree/ @/copied";
     scene.succeed(spread);
     let text = metrics_of(&scene, "nightly.prom");

@@ -194,6 +194,7 @@ fn a_killed_coordinator_is_replaced() {
     let other = scene.run("spread @/src/ @/dst --job @/other");
     assert_eq!(other.code, 2, "two jobs have one destination\n{other}");
     assert!(other.stderr.contains("another spread has"), "{other}");
+    assert!(!scene.path("other").exists(), "what was refused leaves nothing\n{other}");
     let ran = scene.run("spread resume @/job --json");
     assert_eq!(ran.code, 0, "{ran}");
     check_done(&scene, "src", "dst");
