@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::thread;
 
-use crate::support::gateway::{Gateway, file_of, set_mtime};
+use crate::support::gateway::{Gateway, file_of, no_difference_for_rsync, set_mtime};
 use crate::support::run;
 use crate::support::{Scene, each, need, until};
 
@@ -62,12 +62,7 @@ fn trees_come_back_as_they_were() {
     }
     gateway.succeed(&scene, "copy -r -A @/tree s3:/up/");
     gateway.succeed(&scene, "copy -r -A s3:/up/tree @/down");
-    let ran = Command::new(need("rsync", "rsync"))
-        .args(["-aXn", "--checksum", "--itemize-changes", "--delete"])
-        .args([scene.path("tree/"), scene.path("down/tree/")])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "", "rsync finds differences");
+    no_difference_for_rsync(&scene.path("tree/"), &scene.path("down/tree/"));
     // The same again finds that nothing has changed; a filter leaves out what it names.
     let again = gateway.succeed(&scene, "copy -r @/tree s3:/up/ --skip-unchanged --json");
     let end = again.events().pop().unwrap();

@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
 use crate::stores_resume::journals;
-use crate::support::gateway::{Gateway, file_of, set_mtime};
-use crate::support::{Scene, each, need, run, until};
+use crate::support::gateway::{Gateway, file_of, no_difference_for_rsync, set_mtime};
+use crate::support::{Scene, each, run, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,12 +48,7 @@ fn tree(gateway: &Gateway, scene: &Scene) {
     set_mtime(&tree.join("od d+%&ü"), 1_000_000_000, 0);
     gateway.succeed(scene, "copy -r -A @/tree s3:/up/");
     gateway.succeed(scene, "copy -r -A s3:/up/tree @/down");
-    let ran = Command::new(need("rsync", "rsync"))
-        .args(["-aXn", "--checksum", "--itemize-changes", "--delete"])
-        .args([scene.path("tree/"), scene.path("down/tree/")])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "", "rsync finds differences");
+    no_difference_for_rsync(&scene.path("tree/"), &scene.path("down/tree/"));
 }
 
 fn pipe(gateway: &Gateway, scene: &Scene) {

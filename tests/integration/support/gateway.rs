@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::Scene;
 use super::run::{self, Ran};
+use super::{Scene, need};
 
 /// A gateway of this test alone, with one bucket.
 pub(crate) struct Gateway {
@@ -135,6 +135,17 @@ impl Gateway {
 /// A file of this size.
 pub(crate) fn file_of(path: &Path, bytes: u64, seed: u64) {
     super::data::write_file(path, seed, bytes as usize);
+}
+
+/// Two trees are equal in names, bytes, modes, times, links and extended attributes, for rsync.
+pub(crate) fn no_difference_for_rsync(one: &Path, other: &Path) {
+    let ran = Command::new(need("rsync", "rsync"))
+        .args(["-aXn", "--checksum", "--itemize-changes", "--delete"])
+        .args([one, other])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "", "rsync finds differences");
 }
 
 /// Of a file or a folder.
