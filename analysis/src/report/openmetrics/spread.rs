@@ -73,7 +73,7 @@ fn nodes(gauge: &Gauge<'_>, of: &Overview) -> Vec<Family> {
     vec![
         gauge(
             "datapump_spread_workers",
-            "Workers by what they do; silent is one that may be lost.",
+            "Workers by state; a silent one may be lost.",
             "state",
             sums(of, |worker| &worker.state, &|_| 1.0),
         ),
@@ -85,7 +85,7 @@ fn nodes(gauge: &Gauge<'_>, of: &Overview) -> Vec<Family> {
         ),
         gauge(
             "datapump_spread_host_slowness_ratio",
-            "Time of a host for its shards, of that of others, where it is much longer; else 1.",
+            "How many times as long as others a host takes for a shard; 1 where it is not slow.",
             "host",
             slowness.into_iter().collect(),
         ),
