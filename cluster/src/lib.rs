@@ -120,6 +120,11 @@ impl Cluster {
         output(command)
     }
 
+    /// How many nodes it has, also those that are killed.
+    pub fn nodes(&self) -> usize {
+        self.locked().len() - 1
+    }
+
     pub fn slurm_conf(&self) -> PathBuf {
         slurm::conf(self.path())
     }

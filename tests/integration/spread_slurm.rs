@@ -53,6 +53,29 @@ fn spreads_survive_what_fails() {
     });
 }
 
+/// Account, QOS and further options are those of the job in Slurm. (Without accounting slurmctld
+/// keeps no QOS of a job: the script that it keeps has it.)
+#[test]
+fn options_for_slurm_reach_it() {
+    need_parts();
+    let cluster = Cluster::up(&Plan::of(1)).unwrap_or_else(|why| panic!("{why}"));
+    let place = cluster.path().join("place");
+    fs::create_dir_all(place.join("a")).unwrap();
+    fs::write(place.join("a/b"), "content").unwrap();
+    let options = ["--account", "phys1", "--qos", "transfer", "--sbatch", "comment=moved"];
+    let words = ["spread", "a/", "c/", "--on", "slurm:dtn"];
+    let done = datapump(&cluster, &place, &words, &options);
+    assert_eq!(done.code, 0, "{done}\n{}", cluster.logs());
+    assert_eq!(fs::read_to_string(place.join("c/b")).unwrap(), "content");
+
+    let job = cluster.client("scontrol show job 1").unwrap();
+    for kept in ["Account=phys1", "Comment=moved", "Partition=dtn"] {
+        assert!(job.contains(kept), "{kept}: {job}");
+    }
+    let script = cluster.client("scontrol write batch_script 1 -").unwrap();
+    assert!(script.contains("--qos=transfer\n"), "{script}");
+}
+
 /// A copy as a job: it ends, and says so; it is tried again; and what is typed reaches no script.
 #[test]
 fn submitted_copies_end_and_are_tried_again() {
