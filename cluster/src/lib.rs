@@ -162,6 +162,11 @@ impl Cluster {
         Ok(storage)
     }
 
+    /// The address of a node on the cluster's own bridge.
+    pub fn address(&self, node: usize) -> String {
+        slurm::address(node)
+    }
+
     /// What was mounted last on a node.
     pub fn storage(&self, node: usize) -> Option<Arc<Storage>> {
         self.storage.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()

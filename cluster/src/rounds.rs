@@ -342,7 +342,8 @@ impl<'a> Stage<'a> {
 
 const SECRET: &str = "secret-9c1e7a54";
 
-fn wait(child: &mut Child, within: Duration) -> Option<ExitStatus> {
+/// How a command ended, if it did within a time.
+pub fn wait(child: &mut Child, within: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + within;
     while Instant::now() < deadline {
         if let Ok(Some(status)) = child.try_wait() {
@@ -376,7 +377,7 @@ fn make_source(folder: &Path, fixture: &Fixture, round: &Round) -> std::io::Resu
 }
 
 /// Files under their final names.
-fn count_final(folder: &Path) -> u64 {
+pub fn count_final(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let visible = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     visible
@@ -402,7 +403,7 @@ fn bytes_below(folder: &Path) -> std::io::Result<u64> {
 }
 
 /// What is at each path below a folder, with its mode.
-fn hashes(folder: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
+pub fn hashes(folder: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut all = BTreeMap::new();
     let mut open = vec![folder.to_path_buf()];
     while let Some(next) = open.pop() {

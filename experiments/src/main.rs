@@ -8,6 +8,7 @@ mod page;
 mod power_cut;
 mod said;
 mod spread_faults;
+mod spread_peers;
 mod torture;
 mod wan;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["torture", options @ ..] => torture::torture(options),
         ["spread-faults", options @ ..] => spread_faults::spread_faults(options),
+        ["spread-peers", options @ ..] => spread_peers::spread_peers(options),
         ["install-matrix", options @ ..] => install::matrix(options),
         ["power-cut", "connect", port, command @ ..] => power_cut::connect(port, command),
         ["power-cut", options @ ..] => power_cut::power_cut(options),
@@ -53,6 +55,9 @@ cargo xtask COMMAND
   spread-faults [--rounds N] [--seed S] [--first N] [--only FAULT]
                          spreads over a real Slurm whose nodes, storage and daemons fail; writes
                          runs/DATE-spread-faults.md
+  spread-peers [--rounds N]
+                         the same over three nodes by datapump, rclone, fpsync and parallel, and
+                         what a node's death does to each; writes runs/DATE-spread-peers.md
   power-cut [--rounds N] [--file-system ext4|xfs|btrfs] [--seed S] [--first N] [--disk DIR]
                          the sink in a guest that loses its power; writes runs/DATE-power-cut.md
   install-matrix [--archive FILE] [--program FILE] [--peer FILE] [--only NAME]

@@ -48,8 +48,16 @@ fn experiments(words: &[&str]) -> ExitCode {
     }
 }
 
-const EXPERIMENTS: &[&str] =
-    &["bench", "experiment", "install-matrix", "power-cut", "spread-faults", "torture", "wan"];
+const EXPERIMENTS: &[&str] = &[
+    "bench",
+    "experiment",
+    "install-matrix",
+    "power-cut",
+    "spread-faults",
+    "spread-peers",
+    "torture",
+    "wan",
+];
 
 const USAGE: &str = "\
 cargo xtask COMMAND
@@ -66,5 +74,5 @@ cargo xtask COMMAND
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]
                          static programs and their packages; --check builds twice and installs
   wire-hash              the hash of mover/src/wire that docs/WIRE.md states
-  torture, power-cut, spread-faults, install-matrix, bench, experiment, wan
+  torture, power-cut, spread-faults, spread-peers, install-matrix, bench, experiment, wan
                          long proofs, benches and experiments: cargo xtask bench says more";

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::step;
 
 /// A package and a program in it.
-type Part = (&'static str, &'static str);
+pub type Part = (&'static str, &'static str);
 
 /// What `cargo xtask test` needs.
 pub const FOR_TESTS: &[Part] = &[
