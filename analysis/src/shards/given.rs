@@ -97,8 +97,20 @@ pub fn share(demand: &Demand, times: LeaseTimes) -> Option<u64> {
     (rest > u128::from(times.lease_ns) * LEASES_MIN).then(|| demand.unbegun.div_ceil(2))
 }
 
+/// How many files a copy begins with next, so that those take about a beat: what it has begun with
+/// stays with it. `last` is how many it did before, and in what time.
+pub fn next_files(last: Option<(u64, Nanos)>, left: u64, times: LeaseTimes) -> u64 {
+    let Some((files, took)) = last else { return FIRST_FILES.min(left) };
+    let in_a_beat = u128::from(files) * u128::from(times.beat_ns) / u128::from(took.0.max(1));
+    let next = u64::try_from(in_a_beat).unwrap_or(u64::MAX).max(1);
+    // A rest that takes hardly longer is not worth a beginning of its own.
+    if left <= next.saturating_add(next / 2) { left } else { next }
+}
+
 /// The rest must be worth more than a claim and its fences, and than what a lost worker costs.
 const LEASES_MIN: u128 = 1;
+/// Of which the pace is learnt.
+const FIRST_FILES: u64 = 16;
 const PLANNED_BITS: u32 = 24;
 
 #[cfg(test)]
@@ -140,6 +152,24 @@ mod tests {
         for (done, expect) in cases {
             let (done_count, total) = count(done, 2);
             assert_eq!(done_count >= total, expect, "{done:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_begins_with_what_takes_a_beat() {
+        let times = LeaseTimes { beat_ns: 1000, lease_ns: 5000 };
+        let cases = [
+            (None, 1000, 16),
+            (None, 3, 3),
+            (Some((16, Nanos(100))), 1000, 160),
+            (Some((16, Nanos(100))), 240, 240),
+            (Some((16, Nanos(100))), 241, 160),
+            (Some((1, Nanos(1_000_000))), 9, 1),
+            (Some((1, Nanos(0))), 9, 9),
+            (Some((u64::MAX, Nanos(1))), u64::MAX, u64::MAX),
+        ];
+        for (last, left, expect) in cases {
+            assert_eq!(next_files(last, left, times), expect, "{last:?}, {left} left");
         }
     }
 

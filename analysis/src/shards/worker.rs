@@ -74,6 +74,9 @@ pub struct Worker {
     observer: Observer,
     state: State,
     asked: Asked,
+    /// Shards that were open when the worker last looked, and how often it was not the first since.
+    open: Vec<(u32, u32)>,
+    missed: u32,
     /// The shard that this worker has.
     claim: Option<Claim>,
     /// The turn at which that shard can give something away next, and those at which it has.
@@ -116,6 +119,8 @@ impl Worker {
             observer: Observer::new(times),
             state: State::Choose,
             asked: Asked::Nothing,
+            open: Vec::new(),
+            missed: 0,
             claim: None,
             turn: 0,
             gave: Turns::default(),
@@ -282,7 +287,10 @@ impl Worker {
         }
         let claim = self.claim;
         Some(match &self.state {
-            State::Choose => Call::ListOpen,
+            State::Choose => match self.choose() {
+                Some(claim) => claim,
+                None => Call::ListOpen,
+            },
             State::Ready => Call::OpenReady,
             State::Count => Call::Count,
             State::ShowIdle => Call::ShowIdle,
@@ -298,6 +306,7 @@ impl Worker {
             State::Idle(until) if now < *until => return None,
             State::Idle(_) => {
                 self.state = State::Choose;
+                self.open.clear();
                 Call::ListOpen
             }
             State::Claim { shard, attempts } => Call::Claim { shard: *shard, attempts: *attempts },
@@ -405,19 +414,22 @@ impl Worker {
 
     fn after(&mut self, state: State, answer: Answer, now: Tick) -> State {
         match (state, answer) {
-            (State::Choose, Answer::Open(open)) => self.chosen(&open),
-            (State::Ready, Answer::Opened(1..)) => State::Choose,
-            (State::Ready, _) => State::Count,
-            (State::Count, Answer::Count { done, total: Some(total) }) if done >= total => {
-                State::Exit(End::Done)
+            (State::Choose, Answer::Open(open)) => {
+                (self.open, self.missed) = (open, 0);
+                if self.open.is_empty() { State::Ready } else { State::Choose }
             }
-            (State::Count, _) if !self.shows_idle => State::ShowIdle,
-            (State::Count, _) => State::Watch,
+            (State::Ready, Answer::Opened(1..)) => State::Choose,
+            (State::Ready, _) if !self.shows_idle => State::ShowIdle,
+            (State::Ready, _) => State::Watch,
             (State::ShowIdle, _) => {
                 self.shows_idle = true;
                 State::Watch
             }
-            (State::Watch, Answer::Claims(held)) => self.watched(held, now),
+            (State::Count, Answer::Count { done, total: Some(total) }) if done >= total => {
+                State::Exit(End::Done)
+            }
+            (State::Count, _) => self.idle(now),
+            (State::Watch, Answer::Claims(held)) => self.watched(held),
             (State::Beats(held), Answer::Beats(beats)) => self.observed(held, &beats, now),
             (State::Expire(mut held), _) => {
                 held.pop();
@@ -432,10 +444,17 @@ impl Worker {
                 match answer {
                     Answer::Moved => self.begin(claim),
                     // Another was quicker, or the answer to a first try was lost.
-                    _ => State::Confirm(claim),
+                    _ => {
+                        self.missed += 1;
+                        State::Confirm(claim)
+                    }
                 }
             }
             (State::Confirm(claim), Answer::Yes) => self.begin(claim),
+            // Who looks again does not meet the same others.
+            (State::Confirm(_), _) if self.missed < MISSES_MAX && !self.open.is_empty() => {
+                State::Choose
+            }
             (State::Confirm(_), _) => State::Idle(now.after(CONTENDED)),
             (state, answer) => self.after_with_claim(state, answer),
         }
@@ -550,26 +569,27 @@ impl Worker {
         self.claim.take().map_or(State::Choose, State::Clean)
     }
 
-    fn chosen(&mut self, open: &[(u32, u32)]) -> State {
+    /// One of the shards that were open, at random: others have seen the same list. A list is
+    /// asked for again only when this one is used up, or says little that is still so.
+    fn choose(&mut self) -> Option<Call> {
         self.picks = self.picks.wrapping_mul(PRIME).wrapping_add(1);
-        match open.len() as u64 {
-            0 => State::Ready,
-            count => {
-                let (shard, attempts) = open[((self.picks >> 33) % count) as usize];
-                State::Claim { shard, attempts }
-            }
-        }
+        let count = self.open.len() as u64;
+        let pick = (self.picks >> 33).checked_rem(count)?;
+        let (shard, attempts) = self.open.swap_remove(pick as usize);
+        self.state = State::Claim { shard, attempts };
+        Some(Call::Claim { shard, attempts })
     }
 
     /// Nothing is free: who holds the rest?
-    fn watched(&mut self, mut held: Vec<Held>, now: Tick) -> State {
+    fn watched(&mut self, mut held: Vec<Held>) -> State {
         let mine = held.iter().filter(|held| held.worker == self.me).map(|held| held.claim);
         let mine: Vec<Claim> = mine.collect();
         if !mine.is_empty() {
             return State::GiveBack(mine);
         }
+        // Where something is held, not all is done.
         if held.is_empty() {
-            return self.idle(now);
+            return State::Count;
         }
         held.sort_by(|a, b| a.worker.cmp(&b.worker));
         let workers: Vec<String> = held.iter().map(|held| held.worker.clone()).collect();
@@ -595,6 +615,8 @@ impl Worker {
 
 /// Items that are noted together.
 const BATCH_MAX: usize = 512;
+/// So often another may be quicker before the list is asked for again.
+const MISSES_MAX: u32 = 3;
 const RETRY_AFTER: Nanos = Nanos::from_millis(500);
 /// Until a worker that was not the first to claim a shard looks again.
 const CONTENDED: Nanos = Nanos::from_millis(20);
