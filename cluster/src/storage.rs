@@ -47,6 +47,8 @@ enum Line {
     /// Requests wait. Those for a link are carried out, and once more when it is healed: their
     /// first answer was lost.
     Cut,
+    /// The content of files is not to be had; all else is.
+    ReadsWait,
     /// The node is dead: nobody waits for an answer.
     Ended,
 }
@@ -59,7 +61,7 @@ struct State {
 
 impl Storage {
     /// Mounts it over `folder` in the mount namespace of a process.
-    pub(crate) fn mount(first: i32, folder: &Path, manner: Manner) -> Result<Storage, String> {
+    pub fn mount(first: i32, folder: &Path, manner: Manner) -> Result<Storage, String> {
         let told = |why: io::Error| format!("storage of a node at {}: {why}", folder.display());
         let root = File::open(folder).map(OwnedFd::from).map_err(told)?;
         let device = File::options().read(true).write(true).open("/dev/fuse").map_err(told)?;
@@ -91,6 +93,11 @@ impl Storage {
     /// From now on requests have no answer, as of a hard mount whose server is away.
     pub fn cut(&self) {
         self.state.set(Line::Cut);
+    }
+
+    /// From now on reads of files wait.
+    pub fn hold_reads(&self) {
+        self.state.set(Line::ReadsWait);
     }
 
     /// All that waits goes on, late as it is.
@@ -146,11 +153,19 @@ impl State {
 
     /// Waits while it is cut; false where the node is dead.
     fn pass(&self) -> bool {
+        self.pass_unless(&[Line::Cut])
+    }
+
+    fn pass_to_read(&self) -> bool {
+        self.pass_unless(&[Line::Cut, Line::ReadsWait])
+    }
+
+    fn pass_unless(&self, waits: &[Line]) -> bool {
         let mut line = self.locked();
-        while *line == Line::Cut {
+        while waits.contains(&*line) {
             line = self.changed.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        *line == Line::Whole
+        *line != Line::Ended
     }
 }
 

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "shared", options @ ..] => bench::shared(options),
+        ["bench", "walk", options @ ..] => bench::walk(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
         ["bench", "net-test", options @ ..] => bench::net_test(options),
@@ -86,6 +87,8 @@ cargo xtask COMMAND
                          a copy beside other flows that come and go: its part, theirs, and how
                          soon it has the path again; 16 minutes; writes runs/DATE-shared.md, or
                          with --scavenger, for --pace scavenger, runs/DATE-scavenger.md
+  bench walk [--files N] [--rounds N] [--folder DIR] [--program FILE]
+                         the planner's walk beside fpart and fd; writes runs/DATE-walk.md
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md

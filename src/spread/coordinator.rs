@@ -154,8 +154,8 @@ impl Coordinator<'_> {
             } else if running == 0 && !self.is_done()? {
                 return Err(self.nobody_left());
             }
-            // A large job takes no more than a tenth of this thread.
-            thread::sleep(LOOK_EVERY.max(took * 9));
+            // A large job takes no more than a twentieth of this thread.
+            thread::sleep(LOOK_EVERY.max(took * 19));
         }
     }
 

@@ -1,24 +1,27 @@
 //! The copy of a shard: the same copy as `datapump copy` makes, in this process, from a list of
 //! names to the staging folder of the attempt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use super::ranges::{Progress, assemble, copy_range};
 use super::records::{Copying, Shard, below};
 use super::storage::STAGED;
+use analysis::shards::given;
+use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
 use base::job::{Job, Listed, Location, Notice, Outcome, Remote};
 use base::settings::{Direct, EngineChoice, Fsync, Links, Settings};
-use base::units::Rate;
+use base::units::{Nanos, Rate, Tick};
+use mover::io::clock;
 use mover::pump::watch::Watch;
 use mover::remote;
 
@@ -44,10 +47,15 @@ pub(super) enum Told {
 /// A copy that runs.
 #[derive(Debug)]
 pub(super) struct ShardCopy {
-    watch: Weak<Watch>,
-    /// Of a range, or of a whole that is put together.
+    watch: Arc<Mutex<Weak<Watch>>>,
+    /// Of what has ended, of a range, or of a whole that is put together.
     progress: Arc<Progress>,
+    unbegun: Arc<Mutex<Unbegun>>,
+    began: Tick,
 }
+
+/// Names and items, in the order in which they are copied.
+type Unbegun = VecDeque<(Vec<u8>, u64)>;
 
 /// What is copied from where to where.
 #[derive(Debug)]
@@ -62,6 +70,7 @@ pub(super) struct ShardOrder {
     pub parts: Option<Result<Parts, Fault>>,
     /// The source is a file, and not a folder with names.
     pub is_single: bool,
+    pub times: LeaseTimes,
 }
 
 /// Where the ranges of a file are, and their digests.
@@ -69,47 +78,110 @@ pub(super) type Parts = (Vec<PathBuf>, Vec<String>);
 
 impl ShardCopy {
     pub(super) fn start(order: ShardOrder, tell: &Sender<Told>) -> ShardCopy {
-        let progress = Arc::new(Progress::default());
-        if order.shard.range.is_some() || order.shard.whole.is_some() {
-            let (tell, of_thread) = (tell.clone(), progress.clone());
-            thread::spawn(move || one_file(&order, &of_thread, &tell));
-            return ShardCopy { watch: Weak::new(), progress };
-        }
-        let (notices, heard) = mpsc::channel();
-        let watch = Arc::new(Watch::new(notices));
-        let (weak, tell) = (Arc::downgrade(&watch), tell.clone());
-        thread::spawn(move || {
-            let items = Arc::new(Mutex::new(order.items.clone()));
-            let over = AtomicBool::new(false);
-            let ended = thread::scope(|scope| {
-                let left = items.clone();
-                let (source, tell, over) = (order.source.clone(), tell.clone(), &over);
-                scope.spawn(move || hear(&heard, &left, (&source, over), &tell));
-                let ended = carry_out(&order, &watch);
-                over.store(true, Relaxed);
-                // Usually nothing else holds it: then its notices end here.
-                drop(watch);
-                ended
-            });
-            if ended.is_ok() {
-                let left = items.lock().unwrap_or_else(PoisonError::into_inner);
-                unsaid(&order.staging, &left, &tell);
-            }
-            let _ = tell.send(Told::Ended(ended));
+        let unbegun = match order.shard.is_of_files() {
+            true => order.items.iter().map(|(name, item)| (name.clone(), *item)).collect(),
+            false => VecDeque::new(),
+        };
+        let copy = ShardCopy {
+            watch: Arc::default(),
+            progress: Arc::default(),
+            unbegun: Arc::new(Mutex::new(unbegun)),
+            began: clock::now(),
+        };
+        let (of_thread, tell) = (copy.same(), tell.clone());
+        thread::spawn(move || match order.shard.is_of_files() {
+            true => drop(tell.send(Told::Ended(of_thread.all_files(&order, &tell)))),
+            false => one_file(&order, &of_thread.progress, &tell),
         });
-        ShardCopy { watch: weak, progress }
+        copy
+    }
+
+    fn same(&self) -> ShardCopy {
+        let ShardCopy { watch, progress, unbegun, began } = self;
+        let (watch, progress) = (watch.clone(), progress.clone());
+        ShardCopy { watch, progress, unbegun: unbegun.clone(), began: *began }
+    }
+
+    /// It begins with some files at a time; what it has not begun with may be taken away.
+    fn all_files(&self, order: &ShardOrder, tell: &Sender<Told>) -> Result<Waits, Fault> {
+        let (mut waits, mut last) = (Waits::default(), None);
+        loop {
+            let began = clock::now();
+            let next: BTreeMap<Vec<u8>, u64> = {
+                let mut unbegun = locked(&self.unbegun);
+                let count = given::next_files(last, unbegun.len() as u64, order.times) as usize;
+                unbegun.drain(..count).collect()
+            };
+            if next.is_empty() {
+                return Ok(waits);
+            }
+            let count = next.len() as u64;
+            let (notices, heard) = mpsc::channel();
+            let watch = Arc::new(Watch::new(notices));
+            *locked(&self.watch) = Arc::downgrade(&watch);
+            // One that was asked before this watch could be told.
+            if self.progress.stop.load(Relaxed) {
+                return Err(Fault::interrupted());
+            }
+            let bytes = &self.progress.bytes;
+            let some = some_files(order, next, (watch, heard), (bytes, tell))?;
+            waits.source_s += some.source_s;
+            waits.cpu_s += some.cpu_s;
+            waits.destination_s += some.destination_s;
+            last = Some((count, clock::now().since(began)));
+        }
     }
 
     /// It ends within a second.
     pub(super) fn stop(&self) {
-        self.watch.upgrade().iter().for_each(|watch| watch.stop());
         self.progress.stop.store(true, Relaxed);
+        locked(&self.watch).upgrade().iter().for_each(|watch| watch.stop());
     }
 
     pub(super) fn bytes_done(&self) -> u64 {
-        let of_files = self.watch.upgrade().map(|watch| watch.gauge.bytes_done.load(Relaxed));
-        of_files.unwrap_or_else(|| self.progress.bytes.load(Relaxed))
+        let watch = locked(&self.watch).upgrade();
+        let under_way = watch.map_or(0, |watch| watch.gauge.bytes_done.load(Relaxed));
+        self.progress.bytes.load(Relaxed) + under_way
     }
+
+    /// How many files it has not begun with, and for how long it runs.
+    pub(super) fn unbegun(&self) -> (u64, Nanos) {
+        (locked(&self.unbegun).len() as u64, clock::now().since(self.began))
+    }
+
+    /// Takes so many of the last files out of it, at most.
+    pub(super) fn set_aside(&self, count: u64) -> Vec<u64> {
+        let mut unbegun = locked(&self.unbegun);
+        let kept = unbegun.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+        unbegun.drain(kept..).map(|(_, item)| item).collect()
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Copies some files, as `datapump copy` does.
+fn some_files(
+    order: &ShardOrder,
+    items: BTreeMap<Vec<u8>, u64>,
+    (watch, heard): (Arc<Watch>, Receiver<Notice>),
+    (bytes, tell): (&AtomicU64, &Sender<Told>),
+) -> Result<Waits, Fault> {
+    let left = Mutex::new(items.clone());
+    let over = AtomicBool::new(false);
+    let ended = thread::scope(|scope| {
+        let (left, over) = (&left, &over);
+        scope.spawn(move || hear(&heard, left, (&order.source, over), tell));
+        let ended = carry_out(order, &items, &watch);
+        over.store(true, Relaxed);
+        bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
+        // Usually nothing else holds it: then its notices end here.
+        drop(watch);
+        ended
+    })?;
+    unsaid(&order.staging, &locked(&left), tell);
+    Ok(ended)
 }
 
 /// Copies a range, or puts a file together.
@@ -142,14 +214,18 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     let _ = tell.send(Told::Ended(ended));
 }
 
-fn carry_out(order: &ShardOrder, watch: &Arc<Watch>) -> Result<Waits, Fault> {
+fn carry_out(
+    order: &ShardOrder,
+    items: &BTreeMap<Vec<u8>, u64>,
+    watch: &Arc<Watch>,
+) -> Result<Waits, Fault> {
     let fault = |why| Fault::system("keep the list of names in a temporary file", &why);
     let mut list = tempfile::NamedTempFile::new().map_err(fault)?;
-    for name in order.items.keys() {
+    for name in items.keys() {
         list.write_all(name).and_then(|()| list.write_all(&[0])).map_err(fault)?;
     }
     list.flush().map_err(fault)?;
-    let name = order.items.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let name = items.keys().next().map(Vec::as_slice).unwrap_or_default();
     let (source, listed) = match order.is_single {
         true => (below(&order.source, name), None),
         false => {
@@ -202,7 +278,7 @@ fn hear(
 ) {
     // Names in faults may be those of the source.
     let take = |path: &[u8]| {
-        let mut items = items.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut items = locked(items);
         let inside = Path::new(std::ffi::OsStr::new(mover::pump::source::walk::name_of(path)))
             .strip_prefix(source)
             .map(|inside| std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str()).to_vec());

@@ -77,13 +77,12 @@ pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
     let mut totals = Totals::default();
     folder.plan()?.unplanned.into_iter().for_each(|failed| totals.fail(failed));
     let mut receipt = Receipt::create(&receipt_path(folder.path()), Overwrite::Always)?;
-    let done = folder.names(Part::Done)?;
-    let done = done.iter().filter_map(|name| names::parse_held(name));
+    let done = folder.done()?.into_iter().map(|(held, _)| held);
     // A shard counts once, with its last attempt.
     let done: BTreeMap<u32, Held> =
         done.collect::<BTreeSet<Held>>().into_iter().map(|held| (held.claim.shard, held)).collect();
     for held in done.into_values() {
-        let shard = folder.shard(held.claim.shard)?.0;
+        let shard = folder.shard_head(held.claim.shard)?;
         let (prefix, is_range) = (folder.prefix(shard.source)?, shard.range.is_some());
         each_line(folder, &names::of_attempt(held.claim), &mut |line| match line {
             Line::Head(head) => {

@@ -10,6 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::records::{Control, FORMAT, Manifest, PlanState, Shard, bytes_of, path_of};
+use analysis::shards::given::Turns;
+use analysis::shards::{Held, names};
 use base::fault::{Class, Fault};
 
 /// An open job folder. Its paths are from the root.
@@ -29,23 +31,27 @@ pub enum Part {
     Open,
     Claims,
     Done,
+    Given,
     Ledgers,
     Receipts,
     Workers,
+    Idle,
     Events,
     Logs,
 }
 
 impl Part {
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 12] = [
         Part::Shards,
         Part::Waiting,
         Part::Open,
         Part::Claims,
         Part::Done,
+        Part::Given,
         Part::Ledgers,
         Part::Receipts,
         Part::Workers,
+        Part::Idle,
         Part::Events,
         Part::Logs,
     ];
@@ -57,9 +63,11 @@ impl Part {
             Part::Open => "open",
             Part::Claims => "claims",
             Part::Done => "done",
+            Part::Given => "given",
             Part::Ledgers => "ledgers",
             Part::Receipts => "receipts",
             Part::Workers => "workers",
+            Part::Idle => "idle",
             Part::Events => "events",
             Part::Logs => "logs",
         }
@@ -250,33 +258,73 @@ impl JobFolder {
 
     /// The names in a part, without those that are being written.
     pub fn names(&self, part: Part) -> Result<Vec<String>, Fault> {
+        self.some_names(part, usize::MAX)
+    }
+
+    /// So many of them, at most: no more of the folder is read than that takes.
+    pub fn some_names(&self, part: Part, most: usize) -> Result<Vec<String>, Fault> {
         let path = self.part(part);
         let fault = |why: io::Error| Fault::io("list", &path, &why);
         let mut names = Vec::new();
         for entry in fs::read_dir(&path).map_err(fault)? {
             let name = entry.map_err(fault)?.file_name();
             names.extend(name.into_string().ok().filter(|name| !name.starts_with('.')));
+            if names.len() >= most {
+                break;
+            }
         }
         Ok(names)
     }
 
+    /// What is done, and what each of them gave away.
+    pub fn done(&self) -> Result<Vec<(Held, Turns)>, Fault> {
+        let names = self.names(Part::Done)?;
+        Ok(names.iter().filter_map(|name| names::parse_done(name)).collect())
+    }
+
+    /// A shard without its names.
+    pub fn shard_head(&self, shard: u32) -> Result<Shard, Fault> {
+        read_line(&self.file(Part::Shards, &names::of_shard(shard))).map(|(head, _)| head)
+    }
+
     /// A shard, and its names.
     pub fn shard(&self, shard: u32) -> Result<(Shard, Vec<Vec<u8>>), Fault> {
-        let path = self.file(Part::Shards, &analysis::shards::names::of_shard(shard));
-        let fault = |why: io::Error| Fault::io("read", &path, &why);
-        let mut file = BufReader::new(File::open(&path).map_err(fault)?);
-        let mut line = String::new();
-        file.read_line(&mut line).map_err(fault)?;
-        let header: Shard = serde_json::from_str(&line).map_err(|_| damaged(&path))?;
-        let mut rest = Vec::new();
-        file.read_to_end(&mut rest).map_err(fault)?;
-        let mut names: Vec<Vec<u8>> = rest.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
-        names.pop();
+        let path = self.file(Part::Shards, &names::of_shard(shard));
+        let (header, names): (Shard, _) = read_named(&path)?;
         match header.shard == shard && names.len() as u64 == header.files {
             true => Ok((header, names)),
             false => Err(damaged(&path)),
         }
     }
+}
+
+/// A line of JSON, and names, each ended by a NUL byte.
+pub fn named<T: Serialize>(header: &T, names: &[Vec<u8>]) -> Vec<u8> {
+    let mut text = serde_json::to_vec(header).unwrap_or_default();
+    text.push(b'\n');
+    for name in names {
+        text.extend(name);
+        text.push(0);
+    }
+    text
+}
+
+fn read_line<T: DeserializeOwned>(path: &Path) -> Result<(T, BufReader<File>), Fault> {
+    let fault = |why: io::Error| Fault::io("read", path, &why);
+    let mut file = BufReader::new(File::open(path).map_err(fault)?);
+    let mut line = String::new();
+    file.read_line(&mut line).map_err(fault)?;
+    Ok((serde_json::from_str(&line).map_err(|_| damaged(path))?, file))
+}
+
+pub fn read_named<T: DeserializeOwned>(path: &Path) -> Result<(T, Vec<Vec<u8>>), Fault> {
+    let fault = |why: io::Error| Fault::io("read", path, &why);
+    let (header, mut file) = read_line(path)?;
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest).map_err(fault)?;
+    let mut names: Vec<Vec<u8>> = rest.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+    names.pop();
+    Ok((header, names))
 }
 
 /// What a job has at a destination while it runs.

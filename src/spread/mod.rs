@@ -7,6 +7,7 @@ mod copying;
 pub mod ending;
 mod events;
 pub mod folder;
+mod giving;
 pub mod launcher;
 mod ledgers;
 pub mod planning;

@@ -6,10 +6,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::folder::{JobFolder, Part, replace};
+use super::folder::{JobFolder, Part, named, replace};
 use super::records::{
     Copying, Failed, Range, Shard, SourceRoot, Whole, bytes_of, path_of, text_of,
 };
+use analysis::shards::given::PLANNED_MAX;
 use analysis::shards::names;
 use analysis::shards::plan::{self, Batch, Cost, Cutter, Cutting};
 use base::fault::Fault;
@@ -88,12 +89,7 @@ impl Written<'_> {
 impl PlanSink for Written<'_> {
     /// The shard is complete before its name appears among the open ones.
     fn shard(&mut self, shard: &Shard, items: &[Vec<u8>]) -> Result<(), Fault> {
-        let mut text = serde_json::to_vec(shard).unwrap_or_default();
-        text.push(b'\n');
-        for item in items {
-            text.extend(item);
-            text.push(0);
-        }
+        let text = named(shard, items);
         replace(&self.folder.part(Part::Shards), &names::of_shard(shard.shard), &text)?;
         // What waits for others is opened by a worker that finds them done.
         let part = if shard.whole.is_some() { Part::Waiting } else { Part::Open };
@@ -282,6 +278,12 @@ impl Planner<'_> {
     }
 
     fn give(&mut self, shard: &Shard, names: &[Vec<u8>]) -> Result<(), Fault> {
+        if shard.shard >= PLANNED_MAX {
+            return Err(Fault::usage(format!(
+                "the plan has more than {PLANNED_MAX} shards: make several jobs of it, or raise \
+                 --split-above"
+            )));
+        }
         self.sink.shard(shard, names)?;
         let predicted = Nanos(shard.predicted_ns);
         self.next += 1;

@@ -11,12 +11,14 @@ use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
 use super::ending::head;
 use super::folder::{JobFolder, Part, replace};
+use super::giving::{close, keep_turn, open_part, restore, turn_of};
 use super::ledgers::LOST;
 use super::planning::hash_of;
 use super::records::PlanState;
-use analysis::shards::names;
-use analysis::shards::{Claim, Held};
-use base::fault::{Class, Fault};
+use analysis::shards::given::{self, PLANNED_MAX, Turns};
+use analysis::shards::worker::Answer;
+use analysis::shards::{Claim, names};
+use base::fault::Fault;
 
 /// What is to be done to continue a job, and what was repaired. Where nothing is left of the
 /// destination's side of it, the job was finished or given up.
@@ -41,8 +43,8 @@ pub fn resumed(folder: &JobFolder, program: PathBuf) -> Result<(RunOrder, Vec<St
         }
     };
     let shards = readable_shards(folder, &mut repaired)?;
-    let lost = plan.planned.is_some_and(|planned| shards.len() < planned as usize);
-    name_all(folder, shards.keys().copied(), &mut repaired)?;
+    let lost = plan.planned.is_some_and(|planned| planned_only(&shards).count() < planned as usize);
+    name_all(folder, &shards, &mut repaired)?;
     let is_planned = plan.planned.is_some() && !lost && folder.path().join("folders").exists();
     let earlier = (!is_planned).then(|| earlier(folder, &shards)).transpose()?;
     if !is_planned {
@@ -70,23 +72,52 @@ fn readable_shards(
     repaired: &mut Vec<String>,
 ) -> Result<BTreeMap<u32, f64>, Fault> {
     let mut readable = BTreeMap::new();
-    for name in folder.names(Part::Shards)? {
-        let Ok(number) = name.parse() else { continue };
+    let mut families = BTreeSet::new();
+    // What was given away is told twice.
+    for part in numbers(folder, Part::Given)? {
+        let has_part = turn_of(folder, part).is_ok_and(|(turn, _)| turn.part.is_some());
+        if has_part && folder.shard(part).is_err() {
+            restore(folder, part)?;
+            repaired.push(format!("shard {part} could not be read: it is written again"));
+        }
+    }
+    for number in numbers(folder, Part::Shards)? {
         match folder.shard(number) {
             Ok((shard, _)) => drop(readable.insert(number, shard.predicted_ns as f64 / 1e9)),
             Err(_) => {
                 repaired.push(format!("shard {number} cannot be read: it is planned again"));
-                set_aside(folder, &name, number)?;
+                families.insert(given::planned(number));
             }
         }
+    }
+    // With what was given away of it, and what it was given away of.
+    let is_of_them = |number: &u32| families.contains(&given::planned(*number));
+    for number in numbers(folder, Part::Shards)?.iter().filter(|number| is_of_them(number)) {
+        set_aside(folder, *number)?;
+        readable.remove(number);
+    }
+    for part in numbers(folder, Part::Given)?.iter().filter(|number| is_of_them(number)) {
+        close(folder, *part)?;
+    }
+    for part in readable.keys().filter(|number| **number >= PLANNED_MAX) {
+        keep_turn(folder, *part)?;
     }
     Ok(readable)
 }
 
+fn numbers(folder: &JobFolder, part: Part) -> Result<Vec<u32>, Fault> {
+    Ok(folder.names(part)?.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+fn planned_only(shards: &BTreeMap<u32, f64>) -> impl Iterator<Item = (&u32, &f64)> {
+    shards.range(..PLANNED_MAX)
+}
+
 /// A shard that nobody can work on has no place among the others. A new one, with another number,
 /// has its names.
-fn set_aside(folder: &JobFolder, name: &str, number: u32) -> Result<(), Fault> {
-    let path = folder.file(Part::Shards, name);
+fn set_aside(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+    let name = names::of_shard(number);
+    let path = folder.file(Part::Shards, &name);
     let aside = folder.file(Part::Shards, &format!(".{name}.damaged"));
     fs::rename(&path, &aside).map_err(|why| Fault::write("rename", &path, &why))?;
     keep_ledgers(folder, number)?;
@@ -136,7 +167,7 @@ fn fence(folder: &JobFolder, number: u32) -> Result<(), Fault> {
 /// Every shard has one name: one that has none is done where its receipt says so, and else open.
 fn name_all(
     folder: &JobFolder,
-    shards: impl Iterator<Item = u32>,
+    shards: &BTreeMap<u32, f64>,
     repaired: &mut Vec<String>,
 ) -> Result<(), Fault> {
     // Twice: a worker may rename one from a part that is still to be listed to one that was.
@@ -161,14 +192,17 @@ fn name_all(
             *last = attempt.max(*last);
         }
     }
-    for shard in shards.filter(|shard| !named.contains(shard)) {
+    for shard in shards.keys().copied().filter(|shard| !named.contains(shard)) {
+        if shard >= PLANNED_MAX && open_part(folder, shard)? == Answer::Moved {
+            continue;
+        }
         let attempt = attempts.get(&shard).copied().unwrap_or(0);
         let claim = Claim { shard, attempt };
         let receipt = head(folder, &names::of_attempt(claim));
         let (path, what) = match receipt {
             Ok(head) => {
-                let held = Held { claim, worker: head.worker };
-                (folder.file(Part::Done, &names::held(claim, &held.worker)), "done")
+                let gave = gave(shard, shards);
+                (folder.file(Part::Done, &names::done(claim, &head.worker, gave)), "done")
             }
             Err(_) => (folder.file(Part::Open, &names::open(shard, attempt)), "open"),
         };
@@ -178,10 +212,17 @@ fn name_all(
     Ok(())
 }
 
+/// At which turns a shard gave something away.
+fn gave(shard: u32, shards: &BTreeMap<u32, f64>) -> Turns {
+    let parts = shards.keys().filter(|part| given::giver(**part) == Some(shard));
+    let turns = parts.filter_map(|part| given::turn_of(*part));
+    turns.fold(Turns::default(), Turns::with)
+}
+
 /// The shard of a name in one of these parts.
 fn shard_of(name: &str) -> Option<u32> {
     let open = names::parse_open(name).map(|(shard, _)| shard);
-    open.or_else(|| names::parse_held(name).map(|held| held.claim.shard))
+    open.or_else(|| names::parse_done(name).map(|(held, _)| held.claim.shard))
 }
 
 /// Where every shard has one name.
@@ -199,9 +240,10 @@ fn earlier(folder: &JobFolder, shards: &BTreeMap<u32, f64>) -> Result<Earlier, F
         let name = entry.file_name().to_string_lossy().into_owned();
         name.strip_prefix('.')?.strip_suffix(".damaged")?.parse::<u32>().ok()
     });
-    let next =
-        shards.keys().copied().chain(aside).max().map_or(Some(0), |last| last.checked_add(1));
-    let next = next.ok_or_else(|| Fault::new(Class::Local, "the job has too many shards"))?;
-    let count = shards.len() as u32;
-    Ok(Earlier { names: hashes, count, next, predicted_s: shards.values().sum() })
+    let planned = planned_only(shards).map(|(shard, _)| *shard);
+    let last = planned.chain(aside.filter(|shard| *shard < PLANNED_MAX)).max();
+    let next = last.map_or(0, |last| last + 1);
+    let count = planned_only(shards).count() as u32;
+    let predicted_s = planned_only(shards).map(|(_, predicted_s)| predicted_s).sum();
+    Ok(Earlier { names: hashes, count, next, predicted_s })
 }

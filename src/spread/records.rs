@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use analysis::shards::Claim;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Waits;
 use base::settings::{Direct, EngineChoice, Links};
@@ -115,6 +116,23 @@ pub struct Shard {
     pub whole: Option<Whole>,
 }
 
+impl Shard {
+    /// It is no range, and puts no ranges together.
+    pub fn is_of_files(&self) -> bool {
+        self.range.is_none() && self.whole.is_none()
+    }
+}
+
+/// What became of a turn at which a shard could give a part of itself away: the first line of its
+/// file; the names of the part follow. Who makes it first decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub by: Claim,
+    pub worker: String,
+    /// `None` where the turn was closed: the attempts before `by` can give nothing away.
+    pub part: Option<Shard>,
+}
+
 /// A range of a file, and the file as it was planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
@@ -169,6 +187,9 @@ pub struct ShardDone {
     /// Of the files, those that this attempt copied.
     pub moved_files: u64,
     pub moved_bytes: u64,
+    /// What was predicted of the shard for what is other shards' by now.
+    #[serde(default)]
+    pub given_ns: u64,
     pub seconds: f64,
     pub waits: Waits,
 }
@@ -279,7 +300,7 @@ pub fn below(folder: &Path, name: &[u8]) -> PathBuf {
 }
 
 /// The format of job folders.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 #[cfg(test)]
 mod tests {

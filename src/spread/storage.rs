@@ -17,6 +17,7 @@ use super::ledgers::Noted;
 use super::records::{
     Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, text_of,
 };
+use analysis::shards::given::{self, Turns};
 use analysis::shards::names;
 use analysis::shards::overview::Waits;
 use analysis::shards::worker::Answer;
@@ -28,7 +29,7 @@ use base::fault::{Class, Fault};
 pub(super) struct Storage {
     pub(super) folder: JobFolder,
     /// The name of this process among workers.
-    me: String,
+    pub(super) me: String,
     pub(super) host: String,
     pub(super) work: Option<ShardWork>,
     /// Attempts whose staging folder was there when they were fenced.
@@ -47,6 +48,9 @@ pub(super) struct ShardWork {
     prefix: Vec<u8>,
     /// What earlier attempts have noted.
     noted: Option<Noted>,
+    /// What earlier attempts have given away, and what was predicted of all that is.
+    pub(super) given: BTreeSet<Vec<u8>>,
+    pub(super) given_ns: u64,
     surveyed: usize,
     /// What is still to be copied.
     pub(super) left: BTreeMap<Vec<u8>, u64>,
@@ -70,6 +74,11 @@ impl ShardWork {
             (None, None) => self.names.get(item as usize).cloned(),
             _ => Some(STAGED.to_vec()),
         }
+    }
+
+    /// What this attempt has staged.
+    pub(super) fn copied_files(&self) -> u64 {
+        self.moved_files + self.staged.len() as u64
     }
 
     pub(super) fn counts(&self) -> (u64, u64, u64) {
@@ -104,16 +113,16 @@ impl Storage {
     }
 
     pub(super) fn list_open(&self) -> Result<Answer, Fault> {
-        let names = self.folder.names(Part::Open)?;
+        let names = self.folder.some_names(Part::Open, LISTED_MAX)?;
         Ok(Answer::Open(names.iter().filter_map(|name| names::parse_open(name)).collect()))
     }
 
     pub(super) fn count(&self) -> Result<Answer, Fault> {
         let total = self.folder.plan()?.planned;
-        let names = self.folder.names(Part::Done)?;
-        let done = names.iter().filter_map(|name| names::parse_held(name));
-        let done: BTreeSet<u32> = done.map(|held| held.claim.shard).collect();
-        Ok(Answer::Count { done: done.len() as u32, total })
+        let done = self.folder.done()?;
+        let done: Vec<_> = done.iter().map(|(held, gave)| (held.claim.shard, *gave)).collect();
+        let (count, known) = given::count(&done, total.unwrap_or(0));
+        Ok(Answer::Count { done: count, total: total.map(|_| known) })
     }
 
     pub(super) fn list_claims(&self) -> Result<Answer, Fault> {
@@ -135,14 +144,16 @@ impl Storage {
         self.rename(&from, &self.claim_file(claim, &self.me))
     }
 
-    pub(super) fn is_in(&self, part: Part, claim: Claim) -> Result<Answer, Fault> {
-        // Opening asks the server, which a look at the name may not.
-        let path = self.folder.file(part, &names::held(claim, &self.me));
-        match File::open(&path) {
-            Ok(_) => Ok(Answer::Yes),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::No),
-            Err(why) => Err(Fault::io("open", &path, &why)),
-        }
+    pub(super) fn is_mine(&self, claim: Claim) -> Result<Answer, Fault> {
+        is_there(&self.claim_file(claim, &self.me))
+    }
+
+    pub(super) fn is_done(&self, claim: Claim, gave: Turns) -> Result<Answer, Fault> {
+        is_there(&self.done_file(claim, gave))
+    }
+
+    fn done_file(&self, claim: Claim, gave: Turns) -> PathBuf {
+        self.folder.file(Part::Done, &names::done(claim, &self.me, gave))
     }
 
     pub(super) fn expire(&self, held: &Held) -> Result<Answer, Fault> {
@@ -158,8 +169,8 @@ impl Storage {
         Ok(answer)
     }
 
-    pub(super) fn finish(&mut self, claim: Claim) -> Result<Answer, Fault> {
-        let done = self.folder.file(Part::Done, &names::held(claim, &self.me));
+    pub(super) fn finish(&mut self, claim: Claim, gave: Turns) -> Result<Answer, Fault> {
+        let done = self.done_file(claim, gave);
         let answer = self.rename(&self.claim_file(claim, &self.me), &done)?;
         let whole = self.work.as_ref().and_then(|work| work.shard.whole.as_ref());
         if let (Answer::Moved, Some(whole)) = (&answer, whole) {
@@ -177,13 +188,12 @@ impl Storage {
         if waiting.is_empty() {
             return Ok(Answer::Opened(0));
         }
-        let done = self.folder.names(Part::Done)?;
-        let done: BTreeSet<u32> =
-            done.iter().filter_map(|name| Some(names::parse_held(name)?.claim.shard)).collect();
+        let done = self.folder.done()?;
+        let done: BTreeSet<u32> = done.iter().map(|(held, _)| held.claim.shard).collect();
         let mut opened = 0;
         for name in waiting {
             let Some((number, _)) = names::parse_open(&name) else { continue };
-            let parts = self.folder.shard(number)?.0.whole.unwrap_or_default().parts;
+            let parts = self.folder.shard_head(number)?.whole.unwrap_or_default().parts;
             if parts.iter().all(|part| done.contains(part)) {
                 let from = self.folder.file(Part::Waiting, &name);
                 let moved = self.rename(&from, &self.folder.file(Part::Open, &name))?;
@@ -196,8 +206,7 @@ impl Storage {
     /// The ranges of a file, where they are and their digests.
     pub(super) fn parts(&self, whole: &Whole) -> Result<Parts, Fault> {
         let mut digests: BTreeMap<u32, String> = BTreeMap::new();
-        for name in self.folder.names(Part::Done)? {
-            let Some(held) = names::parse_held(&name) else { continue };
+        for (held, _) in self.folder.done()? {
             if whole.parts.contains(&held.claim.shard) {
                 let name = names::of_attempt(held.claim);
                 each_line(&self.folder, &name, &mut |line| {
@@ -226,7 +235,7 @@ impl Storage {
         self.folder.file(Part::Claims, &names::held(claim, worker))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<Answer, Fault> {
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<Answer, Fault> {
         match fs::rename(from, to) {
             Ok(()) => Ok(Answer::Moved),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::Missing),
@@ -252,6 +261,8 @@ impl Storage {
             source,
             prefix,
             noted: None,
+            given: BTreeSet::new(),
+            given_ns: 0,
             surveyed: 0,
             left: BTreeMap::new(),
             staged: BTreeMap::new(),
@@ -331,6 +342,9 @@ impl Storage {
         let until = (work.surveyed + SURVEYED_AT_ONCE).min(work.names.len());
         for item in work.surveyed..until {
             let name = work.names[item].clone();
+            if work.given.contains(&name) {
+                continue;
+            }
             let path = match work.shard.range {
                 Some(_) => part_file(&staging, work.claim.shard),
                 None => final_name(&destination, &work.prefix, &name),
@@ -434,6 +448,7 @@ impl Storage {
             failed: if work.shard.range.is_some() { 0 } else { failed },
             moved_files: work.moved_files,
             moved_bytes: work.moved_bytes,
+            given_ns: work.given_ns,
             seconds: now_s - work.began_s,
             waits: work.waits,
         };
@@ -445,6 +460,15 @@ impl Storage {
         let name = names::of_attempt(work.claim);
         replace(&self.folder.part(Part::Receipts), &name, &lines)?;
         Ok(Answer::Done)
+    }
+}
+
+/// Opening asks the server, which a look at the name may not.
+fn is_there(path: &Path) -> Result<Answer, Fault> {
+    match File::open(path) {
+        Ok(_) => Ok(Answer::Yes),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::No),
+        Err(why) => Err(Fault::io("open", path, &why)),
     }
 }
 
@@ -497,7 +521,7 @@ fn exists(name: &[u8], path: &Path) -> Failed {
     }
 }
 
-fn sync_folder(folder: &Path) -> Result<(), Fault> {
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Fault> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|why| Fault::write("sync", folder, &why))
 }
@@ -541,6 +565,8 @@ fn part_file(staging: &Path, shard: u32) -> PathBuf {
 
 /// The name in the staging folder of what is no whole file of its source.
 pub(super) const STAGED: &[u8] = b"staged";
+/// Enough that thousands of workers choose different shards.
+const LISTED_MAX: usize = 4096;
 const REMOVED_AT_ONCE: usize = 2000;
 const SURVEYED_AT_ONCE: usize = 2000;
 const SYNCED_AT_ONCE: usize = 200;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use super::ending::{head, receipt_path};
 use super::folder::{JobFolder, Part, read_json};
 use super::records::{Beat, PlanState, WorkerDoes};
+use analysis::shards::given;
 use analysis::shards::lease::Observer;
 use analysis::shards::names;
 use analysis::shards::overview::{JobState, Overview, ShardTime, WorkerView, left_s, slow};
@@ -40,15 +41,17 @@ pub struct Look {
 impl View {
     pub fn look(&mut self, folder: &JobFolder) -> Result<Look, Fault> {
         let plan = folder.plan()?;
-        let mut shards_done = 0;
-        for held in folder.names(Part::Done)?.iter().filter_map(|name| names::parse_held(name)) {
-            shards_done += 1;
+        let done = folder.done()?;
+        let turns: Vec<_> = done.iter().map(|(held, gave)| (held.claim.shard, *gave)).collect();
+        let count = given::count(&turns, plan.planned.unwrap_or(0));
+        for (held, _) in done {
             let attempt = names::of_attempt(held.claim);
             if self.done.contains_key(&attempt) {
                 continue;
             }
             let head = head(folder, &attempt)?;
-            let predicted_s = folder.shard(held.claim.shard)?.0.predicted_ns as f64 / 1e9;
+            let predicted_ns = folder.shard_head(held.claim.shard)?.predicted_ns;
+            let predicted_s = predicted_ns.saturating_sub(head.given_ns) as f64 / 1e9;
             let time = ShardTime { host: head.host, predicted_s, seconds: head.seconds };
             let (files, bytes, kept, failed) = (head.files, head.bytes, head.kept, head.failed);
             self.done.insert(attempt, Done { files, bytes, kept, failed, time });
@@ -65,7 +68,7 @@ impl View {
         beats.iter().for_each(|(name, beat)| observer.note(name, Some(beat.beat), now));
         let silent = |name: &str| observer.has_expired(name, now);
         let silent: BTreeSet<String> = beats.keys().filter(|name| silent(name)).cloned().collect();
-        let overview = self.overview(folder, &plan, shards_done, (&beats, &silent))?;
+        let overview = self.overview(folder, &plan, count, (&beats, &silent))?;
         Ok(Look { overview, beats })
     }
 
@@ -73,7 +76,7 @@ impl View {
         &self,
         folder: &JobFolder,
         plan: &PlanState,
-        shards_done: u32,
+        (shards_done, shards): (u32, u32),
         (beats, silent): (&BTreeMap<String, Beat>, &BTreeSet<String>),
     ) -> Result<Overview, Fault> {
         let sum = |of: fn(&Done) -> u64| self.done.values().map(of).sum::<u64>();
@@ -96,7 +99,7 @@ impl View {
         Ok(Overview {
             job: folder.path().display().to_string(),
             state: match plan.planned {
-                Some(planned) if shards_done >= planned => JobState::Done,
+                Some(_) if shards_done >= shards => JobState::Done,
                 _ if folder.control()?.is_cancelled => JobState::Cancelled,
                 None => JobState::Planning,
                 Some(_) => JobState::Running,
@@ -104,7 +107,8 @@ impl View {
             shards_done,
             shards_held: claims.len() as u32,
             shards_open: folder.names(Part::Open)?.len() as u32,
-            shards: plan.planned,
+            // With those that are known to be given away.
+            shards: plan.planned.map(|_| shards),
             files: sum(|done| done.files) + under_way(|beat| beat.shard_files),
             bytes: sum(|done| done.bytes) + under_way(|beat| beat.shard_bytes),
             files_planned: plan.files,

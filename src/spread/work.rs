@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::copying::{ShardCopy, ShardOrder, Told};
 use super::events::Events;
-use super::folder::{JobFolder, Part, random_hex};
+use super::folder::{JobFolder, random_hex};
 use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
-use super::storage::Storage;
+use super::storage::{ShardWork, Storage};
 use analysis::shards::Claim;
+use analysis::shards::given::Demand;
 use analysis::shards::overview::Waits;
-use analysis::shards::worker::{Action, Answer, Call, End, Event, Worker};
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Worker};
 use base::fault::{Class, Fault};
 use base::units::Tick;
 use mover::io::clock;
@@ -217,8 +218,18 @@ impl Process {
             }
             Call::ReadBeats(workers) => Ok(storage.read_beats(workers)),
             Call::Claim { shard, attempts } => storage.claim(*shard, *attempts),
-            Call::IsMine(claim) => storage.is_in(Part::Claims, *claim),
-            Call::IsDone(claim) => storage.is_in(Part::Done, *claim),
+            Call::IsMine(claim) => storage.is_mine(*claim),
+            Call::IsDone(claim, gave) => storage.is_done(*claim, *gave),
+            Call::ShowIdle => storage.show_idle(),
+            Call::ShowBusy => storage.show_busy(),
+            Call::CloseTurn(given) => storage.close_turn(*given),
+            Call::LookAround(_) => self.look_around(),
+            Call::SetAside(_, count) => {
+                let aside = self.copy.as_ref().map(|copy| copy.set_aside(*count));
+                Ok(Answer::SetAside(aside.unwrap_or_default()))
+            }
+            Call::Give(given, items) => storage.give(*given, items),
+            Call::OpenGiven(given) => storage.open_given(*given),
             Call::Expire(held) => storage.expire(held),
             Call::Release(claim) => storage.release(*claim),
             Call::OpenLedger(claim) => storage.open_ledger(*claim, now_s),
@@ -235,8 +246,16 @@ impl Process {
             Call::Link(_) if claim.is_none() => Ok(Answer::Gone),
             Call::Link(item) => storage.link(*item),
             Call::Receipt(_) => storage.receipt(now_s),
-            Call::Finish(claim) => storage.finish(*claim),
+            Call::Finish(claim, gave) => storage.finish(*claim, *gave),
         }
+    }
+
+    fn look_around(&self) -> Result<Answer, Fault> {
+        let Some(copy) = &self.copy else { return Ok(Answer::Demand(Demand::default())) };
+        let staged = self.storage.work.as_ref().map_or(0, ShardWork::copied_files);
+        let (unbegun, copying) = copy.unbegun();
+        let waiting = self.storage.waiting()?;
+        Ok(Answer::Demand(Demand { waiting, unbegun, staged, copying }))
     }
 
     fn start_copy(&mut self, claim: Claim) -> Answer {
@@ -249,7 +268,8 @@ impl Process {
         let parts = shard.whole.as_ref().map(|whole| self.storage.parts(whole));
         let root = self.storage.folder.manifest.sources.get(shard.source);
         let is_single = root.is_some_and(|root| root.only.is_some());
-        let order = ShardOrder { source, staging, copying, items, shard, parts, is_single };
+        let times = self.storage.folder.manifest.times;
+        let order = ShardOrder { source, staging, copying, items, shard, parts, is_single, times };
         self.copy = Some(ShardCopy::start(order, &self.tell));
         Answer::Done
     }
@@ -274,7 +294,12 @@ impl Process {
             (Call::IsMine(claim), Answer::No) => {
                 ("has lost", *claim, "the claim has another name by now".to_string())
             }
-            (Call::Finish(claim), Answer::Moved) => {
+            (Call::Give(Given { claim, part }, items), Answer::Done) => {
+                let count = items.len();
+                let why = format!("{count} files that it has not begun, as shard {part}");
+                ("gives away", *claim, why)
+            }
+            (Call::Finish(claim, _), Answer::Moved) => {
                 if let Some(work) = &self.storage.work {
                     let (files, bytes, failed) = work.counts();
                     self.before.0 += files;
@@ -319,6 +344,7 @@ impl Process {
         let code = result.as_ref().err().map_or(0, |fault: &Fault| fault.class.exit_code());
         let last = self.beat(beat, Some(code));
         let _ = self.storage.beat(&last);
+        let _ = self.storage.show_busy();
         self.events.note(what, None, result.as_ref().err().map_or("", |fault| &fault.text));
         result
     }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use cluster::Manner;
 use rustix::process::Signal;
 
 use crate::support::data::{assert_same, files_below, write_file, write_odd_names, write_tree};
 use crate::support::run::{self, Running};
-use crate::support::{Scene, each, far, need, processes, until, until_some};
+use crate::support::{Scene, each, far, need, need_root, processes, until, until_some};
 
 /// A tree of this many files of this size, in four folders.
 fn write_many(root: &Path, count: u64, bytes: usize) {
@@ -335,4 +337,93 @@ fn a_dry_run_shows_the_plan() {
     assert!(ran.stdout_text().contains("plan: 200 files"), "{ran}");
     assert!(ran.stdout_text().contains("predicted time by nodes: 1: "), "{ran}");
     assert!(!scene.path("dst").exists() && !Path::new("spread-1").exists());
+}
+
+/// A worker that cannot go on gives what it has not begun to one that waits; nothing is copied
+/// twice, and nothing is lost.
+#[test]
+fn a_slow_worker_gives_its_rest_away() {
+    need_root("it mounts storage that one worker alone sees");
+    let scene = Scene::new();
+    write_many(&scene.path("src"), 60, 1000);
+    let slow = SlowSource::new(&scene);
+    fs::write(scene.path("hosts"), "slow\nquick\n").unwrap();
+    let mut words = scene.words("spread @/src/ @/dst --job @/job --json --lease 30 --on");
+    words.push(format!("ssh:{}", scene.path("hosts").display()).into());
+    words.extend(["--ssh".into(), slow.ssh(&scene).into()]);
+    let running = run::start(scene.command(&words));
+    until("the slow worker has a shard", || busy(&scene).len() == 1);
+    fs::write(scene.path("go"), "").unwrap();
+    let part = until_some("another has finished what it gave away", || {
+        events(&scene).into_iter().find(|event| {
+            event["what"] == "finishes" && event["shard"].as_u64().unwrap() >= 1 << 24
+        })
+    });
+    slow.storage.heal();
+    let ran = running.end();
+    assert_eq!(ran.code, 0, "{ran}");
+    check_done(&scene, "src", "dst");
+    let events = events(&scene);
+    let giver = events.iter().find(|event| event["what"] == "gives away").unwrap();
+    assert_ne!(giver["who"], part["who"], "{events:?}");
+    let is_giver = |event: &&serde_json::Value| event["who"] == giver["who"];
+    assert!(events.iter().filter(is_giver).any(|event| event["what"] == "finishes"), "{events:?}");
+    // Each file was noted by one attempt.
+    let ledgers = files_below(&scene.path("job/ledgers"));
+    let lines = |path| fs::read_to_string(path).unwrap().lines().count();
+    assert_eq!(ledgers.into_iter().map(lines).sum::<usize>(), 60);
+    let status = scene.succeed("spread status @/job --json");
+    let job = status.events().into_iter().find(|event| event["event"] == "job").unwrap();
+    assert_eq!((&job["files"], &job["shards"]), (&60.into(), &job["shards_done"]), "{status}");
+}
+
+fn events(scene: &Scene) -> Vec<serde_json::Value> {
+    let folder = scene.path("job/events");
+    let text = files_below(&folder).into_iter().map(|path| fs::read_to_string(path).unwrap());
+    let lines: Vec<String> = text.collect();
+    let whole = lines.iter().flat_map(|text| text.lines());
+    whole.filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// A source whose files cannot be read by processes of one mount namespace.
+struct SlowSource {
+    storage: cluster::Storage,
+    first: std::process::Child,
+}
+
+impl SlowSource {
+    fn new(scene: &Scene) -> SlowSource {
+        let mut command = Command::new(need("unshare", "util-linux"));
+        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo up; exec cat"]);
+        let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 3];
+        first.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let nothing = std::time::Duration::ZERO;
+        let manner =
+            Manner { caches_writes: false, remembers_names: nothing, write_takes: nothing };
+        let pid = i32::try_from(first.id()).unwrap();
+        let storage = cluster::Storage::mount(pid, &scene.path("src"), manner).unwrap();
+        storage.hold_reads();
+        SlowSource { storage, first }
+    }
+
+    /// What starts a worker on the host `slow` in that namespace, and on others once there is `go`.
+    fn ssh(&self, scene: &Scene) -> std::path::PathBuf {
+        let script = "\
+            while [ \"$1\" = -o ]; do shift 2; done\n\
+            host=$1; shift 2\n\
+            [ $host != slow ] || exec nsenter --target PID --mount sh -c \"$1\"\n\
+            while [ ! -e GO ]; do sleep 0.1; done\n\
+            exec sh -c \"$1\"";
+        let go = scene.path("go").display().to_string();
+        scene.script("ssh", &script.replace("PID", &self.first.id().to_string()).replace("GO", &go))
+    }
+}
+
+impl Drop for SlowSource {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.first.stdin.take());
+        let _ = self.first.wait();
+    }
 }

@@ -49,6 +49,9 @@ fn examples() -> Result<(), String> {
 
 /// One simulation alone: of two hosts, or of the leases of many nodes.
 pub(crate) fn sim(options: &[&str]) -> Result<(), String> {
+    if options == ["--spread-scale"] {
+        return run("spread at scale", &mut cargo("bench --bench spread_scale"));
+    }
     let (name, test, options) = match options {
         ["--leases", rest @ ..] => ("lease simulation", "-p datapump-analysis --test leases", rest),
         all => ("two-host simulation", "-p datapump-mover --test two_hosts", all),

@@ -94,6 +94,9 @@ pub const FOR_BENCHES: &[Part] = &[
     ("e2fsprogs", "mkfs.ext4"),
 ];
 
+/// What `cargo xtask bench walk` needs.
+pub const FOR_WALKS: &[Part] = &[("fpart", "fpart"), ("fd-find", "fdfind")];
+
 /// What `cargo xtask wan` needs.
 pub const FOR_WAN: &[Part] = &[
     ("openssh-server", "sshd"),

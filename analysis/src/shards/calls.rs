@@ -1,5 +1,6 @@
 //! What a worker asks of the shared storage, what it is told, and what it wants next.
 
+use super::given::{Demand, Turns};
 use super::{Claim, Held};
 use base::fault::Class;
 use base::units::Tick;
@@ -18,6 +19,9 @@ pub enum Call {
     /// How many shards are done, and how many there are.
     Count,
     ListClaims,
+    /// Shows those who hold shards that this worker waits for one, or that it waits no more.
+    ShowIdle,
+    ShowBusy,
     ReadBeats(Vec<String>),
     /// Renames an open shard to a claim of this worker, with the next attempt.
     Claim {
@@ -26,7 +30,7 @@ pub enum Call {
     },
     /// Looks whether a claim has this worker's name still.
     IsMine(Claim),
-    IsDone(Claim),
+    IsDone(Claim, Turns),
     /// Renames the claim of a worker that is taken for lost to an open shard.
     Expire(Held),
     /// Renames a claim of this worker to an open shard.
@@ -38,6 +42,16 @@ pub enum Call {
     /// Removes the staging folder of an attempt.
     RemoveStaging(Claim),
     MakeStaging(Claim),
+    /// Closes a turn at which the shard could give something away: earlier attempts then cannot.
+    CloseTurn(Given),
+    /// Who waits, and how far the own copy is.
+    LookAround(Claim),
+    /// Takes so many files out of the copy, which has not begun with them.
+    SetAside(Claim, u64),
+    /// Writes down, once and for good, that these are another shard's.
+    Give(Given, Vec<u64>),
+    /// Makes an open shard of what was given away.
+    OpenGiven(Given),
     /// Reads what the shard has, and what earlier attempts have committed of it.
     Survey(Claim),
     StartCopy(Claim),
@@ -49,7 +63,15 @@ pub enum Call {
     /// Writes the receipt of the shard, and syncs the folders of its items.
     Receipt(Claim),
     /// Renames the claim to a shard that is done.
-    Finish(Claim),
+    Finish(Claim, Turns),
+}
+
+/// A part of a shard that an attempt gives away, or may not give away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub claim: Claim,
+    /// The number of the shard that the part is.
+    pub part: u32,
 }
 
 /// What a call found.
@@ -71,6 +93,10 @@ pub enum Answer {
     },
     /// So many shards were opened.
     Opened(u32),
+    Demand(Demand),
+    SetAside(Vec<u64>),
+    /// The turn was closed by an earlier attempt, without a part.
+    Closed,
     /// A tombstone stands already; or a staging folder does.
     Stands,
     Folder,

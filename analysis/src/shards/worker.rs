@@ -2,11 +2,12 @@
 //!
 //! A worker makes one call at a time. It claims a shard, fences the attempts before its own, copies
 //! what they have not committed, commits each file, and finishes the shard. Where no shard is free
-//! it watches the holders of the others. docs/SPREAD.md says why each step is where it is.
+//! it watches the holders of the others; one that is slow gives away what it has not begun. docs/SPREAD.md says why each step is where it is.
 
 use std::collections::VecDeque;
 
-pub use super::calls::{Action, Answer, Call, End, Event};
+pub use super::calls::{Action, Answer, Call, End, Event, Given};
+use super::given::{self, Turns};
 use super::lease::{LeaseTimes, Observer};
 use super::{Claim, Held};
 use base::fault::Class;
@@ -18,6 +19,7 @@ enum State {
     Choose,
     Ready,
     Count,
+    ShowIdle,
     Watch,
     Beats(Vec<Held>),
     Expire(Vec<Held>),
@@ -29,13 +31,20 @@ enum State {
         attempts: u32,
     },
     Confirm(Claim),
+    ShowBusy,
     Ledger,
     Tombstone(u32),
     Remove(u32),
+    CloseTurn(Given),
+    /// An earlier attempt has given it away.
+    OpenEarlier(Given),
     Staging,
     Survey,
     Start,
     Copy,
+    SetAside(u64, Given),
+    Give(Given, Vec<u64>),
+    OpenGiven(Given),
     StopCopy,
     /// The copy has failed: because of this claim, or because it is this worker's no more?
     Suspect(Class),
@@ -65,8 +74,18 @@ pub struct Worker {
     observer: Observer,
     state: State,
     asked: Asked,
+    /// Shards that were open when the worker last looked, and how often it was not the first since.
+    open: Vec<(u32, u32)>,
+    missed: u32,
     /// The shard that this worker has.
     claim: Option<Claim>,
+    /// The turn at which that shard can give something away next, and those at which it has.
+    turn: u8,
+    gave: Turns,
+    /// So many files are to be given away.
+    share: Option<u64>,
+    /// Others are shown that this worker waits for a shard.
+    shows_idle: bool,
     /// The copy runs, or its end was not told yet.
     copies: bool,
     /// The copy was asked to stop.
@@ -100,7 +119,13 @@ impl Worker {
             observer: Observer::new(times),
             state: State::Choose,
             asked: Asked::Nothing,
+            open: Vec::new(),
+            missed: 0,
             claim: None,
+            turn: 0,
+            gave: Turns::default(),
+            share: None,
+            shows_idle: false,
             copies: false,
             is_cut: false,
             gives_up: None,
@@ -156,6 +181,7 @@ impl Worker {
             self.beat += 1;
             self.duties = VecDeque::from([Call::Beat(self.beat), Call::Control]);
             self.duties.extend(self.claim.map(Call::IsMine));
+            self.duties.extend(self.next_part().map(|given| Call::LookAround(given.claim)));
         }
         if let Some(call) = self.duties.pop_front() {
             if matches!(call, Call::Beat(_)) {
@@ -188,8 +214,22 @@ impl Worker {
             (Call::Beat(_), Answer::Done) => self.renewed = self.beat_began,
             (Call::Control, Answer::No) => self.stop = true,
             (Call::IsMine(claim), Answer::No) if self.claim == Some(*claim) => self.lose(),
+            (Call::LookAround(_), Answer::Demand(demand)) => {
+                self.share = given::share(demand, self.times);
+            }
             _ => {}
         }
+    }
+
+    /// What would be given away next, while the copy runs.
+    fn next_part(&self) -> Option<Given> {
+        let is_own = self.copies && !self.is_cut && self.gives_up.is_none();
+        self.part_at(self.turn).filter(|_| is_own)
+    }
+
+    fn part_at(&self, turn: u8) -> Option<Given> {
+        let claim = self.claim?;
+        given::part(claim.shard, turn).map(|part| Given { claim, part })
     }
 
     /// The claim has gone to another: nothing of it may be committed, finished or released.
@@ -217,6 +257,7 @@ impl Worker {
             State::Choose
             | State::Ready
             | State::Count
+            | State::ShowIdle
             | State::Watch
             | State::Beats(_)
             | State::Expire(_)
@@ -224,9 +265,12 @@ impl Worker {
             | State::Idle(_)
             | State::Clean(_)
             | State::Claim { .. } => self.state = State::Exit(stopped),
-            State::Ledger
+            State::ShowBusy
+            | State::Ledger
             | State::Tombstone(_)
             | State::Remove(_)
+            | State::CloseTurn(_)
+            | State::OpenEarlier(_)
             | State::Staging
             | State::Survey
             | State::Start => self.state = State::Release(Some(stopped)),
@@ -243,9 +287,14 @@ impl Worker {
         }
         let claim = self.claim;
         Some(match &self.state {
-            State::Choose => Call::ListOpen,
+            State::Choose => match self.choose() {
+                Some(claim) => claim,
+                None => Call::ListOpen,
+            },
             State::Ready => Call::OpenReady,
             State::Count => Call::Count,
+            State::ShowIdle => Call::ShowIdle,
+            State::ShowBusy => Call::ShowBusy,
             State::Watch => Call::ListClaims,
             State::Beats(held) => {
                 let mut workers: Vec<String> = held.iter().map(|h| h.worker.clone()).collect();
@@ -257,6 +306,7 @@ impl Worker {
             State::Idle(until) if now < *until => return None,
             State::Idle(_) => {
                 self.state = State::Choose;
+                self.open.clear();
                 Call::ListOpen
             }
             State::Claim { shard, attempts } => Call::Claim { shard: *shard, attempts: *attempts },
@@ -264,6 +314,10 @@ impl Worker {
             State::Ledger => Call::OpenLedger(claim?),
             State::Tombstone(attempt) => Call::Tombstone(Claim { attempt: *attempt, ..claim? }),
             State::Remove(attempt) => Call::RemoveStaging(Claim { attempt: *attempt, ..claim? }),
+            State::CloseTurn(given) => Call::CloseTurn(*given),
+            State::OpenEarlier(given) | State::OpenGiven(given) => Call::OpenGiven(*given),
+            State::SetAside(files, given) => Call::SetAside(given.claim, *files),
+            State::Give(given, items) => Call::Give(*given, items.clone()),
             State::Staging => Call::MakeStaging(claim?),
             State::Survey => Call::Survey(claim?),
             State::Start => {
@@ -287,8 +341,8 @@ impl Worker {
             }
             State::Link => Call::Link(*self.intended.front()?),
             State::Receipt => Call::Receipt(claim?),
-            State::Finish => Call::Finish(claim?),
-            State::IsDone => Call::IsDone(claim?),
+            State::Finish => Call::Finish(claim?, self.gave),
+            State::IsDone => Call::IsDone(claim?, self.gave),
             State::Clean(claim) => Call::RemoveStaging(*claim),
             State::Release(_) => Call::Release(claim?),
             State::Exit(_) => return None,
@@ -314,6 +368,8 @@ impl Worker {
                 (Some(_), None) if self.stop => State::Release(Some(End::Stopped)),
                 (Some(class), None) => State::Suspect(class),
             };
+        } else if let (Some(files), Some(given)) = (self.share.take(), self.next_part()) {
+            self.state = State::SetAside(files, given);
         }
     }
 
@@ -358,14 +414,22 @@ impl Worker {
 
     fn after(&mut self, state: State, answer: Answer, now: Tick) -> State {
         match (state, answer) {
-            (State::Choose, Answer::Open(open)) => self.chosen(&open),
+            (State::Choose, Answer::Open(open)) => {
+                (self.open, self.missed) = (open, 0);
+                if self.open.is_empty() { State::Ready } else { State::Choose }
+            }
             (State::Ready, Answer::Opened(1..)) => State::Choose,
-            (State::Ready, _) => State::Count,
+            (State::Ready, _) if !self.shows_idle => State::ShowIdle,
+            (State::Ready, _) => State::Watch,
+            (State::ShowIdle, _) => {
+                self.shows_idle = true;
+                State::Watch
+            }
             (State::Count, Answer::Count { done, total: Some(total) }) if done >= total => {
                 State::Exit(End::Done)
             }
-            (State::Count, _) => State::Watch,
-            (State::Watch, Answer::Claims(held)) => self.watched(held, now),
+            (State::Count, _) => self.idle(now),
+            (State::Watch, Answer::Claims(held)) => self.watched(held),
             (State::Beats(held), Answer::Beats(beats)) => self.observed(held, &beats, now),
             (State::Expire(mut held), _) => {
                 held.pop();
@@ -380,26 +444,70 @@ impl Worker {
                 match answer {
                     Answer::Moved => self.begin(claim),
                     // Another was quicker, or the answer to a first try was lost.
-                    _ => State::Confirm(claim),
+                    _ => {
+                        self.missed += 1;
+                        State::Confirm(claim)
+                    }
                 }
             }
             (State::Confirm(claim), Answer::Yes) => self.begin(claim),
+            // Who looks again does not meet the same others.
+            (State::Confirm(_), _) if self.missed < MISSES_MAX && !self.open.is_empty() => {
+                State::Choose
+            }
             (State::Confirm(_), _) => State::Idle(now.after(CONTENDED)),
             (state, answer) => self.after_with_claim(state, answer),
         }
     }
 
-    fn after_with_claim(&mut self, state: State, answer: Answer) -> State {
+    /// Before it copies: what earlier attempts could still do must be over.
+    fn after_fence(&mut self, state: State, answer: Answer) -> State {
         let attempt = self.claim.map_or(0, |claim| claim.attempt);
-        let fence =
-            |next: u32| if next < attempt { State::Tombstone(next) } else { State::Staging };
         match (state, answer) {
-            (State::Ledger, _) => fence(1),
+            (State::ShowBusy, _) => {
+                self.shows_idle = false;
+                State::Ledger
+            }
+            (State::Ledger, _) if attempt > 1 => State::Tombstone(1),
+            // The first attempt has none to fence.
+            (State::Ledger, _) => State::Staging,
             (State::Tombstone(of), Answer::Folder) => State::Remove(of),
-            (State::Tombstone(of), _) => fence(of + 1),
+            (State::Tombstone(of), _) if of + 1 < attempt => State::Tombstone(of + 1),
+            (State::Tombstone(_), _) => self.close_turns(),
             (State::Remove(of), Answer::GoesOn) => State::Remove(of),
             // Only a tombstone says that it cannot be made again.
             (State::Remove(of), _) => State::Tombstone(of),
+            (State::CloseTurn(given), Answer::Stands) => State::OpenEarlier(given),
+            (State::CloseTurn(_), Answer::Closed) => {
+                self.turn += 1;
+                self.close_turns()
+            }
+            (State::CloseTurn(_), _) => {
+                self.turn += 1;
+                State::Staging
+            }
+            (State::OpenEarlier(_), _) => {
+                self.gave = self.gave.with(self.turn);
+                self.turn += 1;
+                self.close_turns()
+            }
+            (state, _) => state,
+        }
+    }
+
+    /// Earlier attempts took turns in their order, so the first that can be closed is the last.
+    fn close_turns(&self) -> State {
+        self.part_at(self.turn).map_or(State::Staging, State::CloseTurn)
+    }
+
+    /// What is left is not for this attempt.
+    fn give_up(&mut self) -> State {
+        self.gives_up = self.copies.then_some(None);
+        self.stop_copy(State::Release(None))
+    }
+
+    fn after_with_claim(&mut self, state: State, answer: Answer) -> State {
+        match (state, answer) {
             (State::Staging, Answer::Done) => State::Survey,
             // A later attempt has fenced this one; or it was made and the answer lost.
             (State::Staging, _) => State::Release(None),
@@ -407,11 +515,19 @@ impl Worker {
             (State::Survey, Answer::Surveyed(0)) => State::Receipt,
             (State::Survey, _) => State::Start,
             (State::Start | State::StopCopy | State::Intend, _) => State::Copy,
-            (State::Link, Answer::Gone) => {
-                // Fenced, or a file that somebody removed: what is left is not for this attempt.
-                self.gives_up = self.copies.then_some(None);
-                self.stop_copy(State::Release(None))
+            (State::SetAside(_, given), Answer::SetAside(items)) if !items.is_empty() => {
+                State::Give(given, items)
             }
+            // A later attempt has closed the turn.
+            (State::Give(..), Answer::Exists) => self.give_up(),
+            (State::Give(given, _), _) => {
+                self.gave = self.gave.with(self.turn);
+                self.turn += 1;
+                State::OpenGiven(given)
+            }
+            (State::SetAside(..) | State::OpenGiven(_), _) => State::Copy,
+            // Fenced, or a file that somebody removed.
+            (State::Link, Answer::Gone) => self.give_up(),
             (State::Link, _) => {
                 self.intended.pop_front();
                 State::Copy
@@ -436,7 +552,7 @@ impl Worker {
                 self.claim = None;
                 end.map_or(State::Choose, State::Exit)
             }
-            (state, _) => state,
+            (state, answer) => self.after_fence(state, answer),
         }
     }
 
@@ -445,33 +561,35 @@ impl Worker {
         self.staged.clear();
         self.intended.clear();
         (self.ended, self.gives_up) = (None, None);
-        State::Ledger
+        (self.turn, self.gave, self.share) = (0, Turns::default(), None);
+        if self.shows_idle { State::ShowBusy } else { State::Ledger }
     }
 
     fn finished(&mut self) -> State {
         self.claim.take().map_or(State::Choose, State::Clean)
     }
 
-    fn chosen(&mut self, open: &[(u32, u32)]) -> State {
+    /// One of the shards that were open, at random: others have seen the same list. A list is
+    /// asked for again only when this one is used up, or says little that is still so.
+    fn choose(&mut self) -> Option<Call> {
         self.picks = self.picks.wrapping_mul(PRIME).wrapping_add(1);
-        match open.len() as u64 {
-            0 => State::Ready,
-            count => {
-                let (shard, attempts) = open[((self.picks >> 33) % count) as usize];
-                State::Claim { shard, attempts }
-            }
-        }
+        let count = self.open.len() as u64;
+        let pick = (self.picks >> 33).checked_rem(count)?;
+        let (shard, attempts) = self.open.swap_remove(pick as usize);
+        self.state = State::Claim { shard, attempts };
+        Some(Call::Claim { shard, attempts })
     }
 
     /// Nothing is free: who holds the rest?
-    fn watched(&mut self, mut held: Vec<Held>, now: Tick) -> State {
+    fn watched(&mut self, mut held: Vec<Held>) -> State {
         let mine = held.iter().filter(|held| held.worker == self.me).map(|held| held.claim);
         let mine: Vec<Claim> = mine.collect();
         if !mine.is_empty() {
             return State::GiveBack(mine);
         }
+        // Where something is held, not all is done.
         if held.is_empty() {
-            return self.idle(now);
+            return State::Count;
         }
         held.sort_by(|a, b| a.worker.cmp(&b.worker));
         let workers: Vec<String> = held.iter().map(|held| held.worker.clone()).collect();
@@ -497,6 +615,8 @@ impl Worker {
 
 /// Items that are noted together.
 const BATCH_MAX: usize = 512;
+/// So often another may be quicker before the list is asked for again.
+const MISSES_MAX: u32 = 3;
 const RETRY_AFTER: Nanos = Nanos::from_millis(500);
 /// Until a worker that was not the first to claim a shard looks again.
 const CONTENDED: Nanos = Nanos::from_millis(20);

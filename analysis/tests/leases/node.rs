@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use analysis::shards::Claim;
+use analysis::shards::given::Demand;
 use analysis::shards::lease::LeaseTimes;
-use analysis::shards::worker::{Action, Answer, Call, Event, Worker};
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Worker};
 use base::fault::Class;
 use base::units::{Nanos, Tick};
 
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     cut_until: Tick,
     is_dead: bool,
     has_left: bool,
+    /// Its copy goes on at one in so many steps.
+    slowness: u64,
     pub(crate) copied: u64,
 }
 
@@ -40,7 +43,7 @@ struct Copy {
 }
 
 impl Node {
-    pub(crate) fn new(number: u32, times: LeaseTimes, now: Tick) -> Node {
+    pub(crate) fn new(number: u32, times: LeaseTimes, now: Tick, slowness: u64) -> Node {
         let name = format!("w{number}");
         Node {
             worker: Worker::new(&name, times, now),
@@ -54,6 +57,7 @@ impl Node {
             cut_until: now,
             is_dead: false,
             has_left: false,
+            slowness,
             copied: 0,
         }
     }
@@ -91,7 +95,7 @@ impl Node {
         if now < self.paused_until || self.is_dead || self.has_left {
             return Ok(());
         }
-        if now >= self.cut_until && rng.once_in(2) {
+        if now >= self.cut_until && rng.once_in(self.slowness) {
             self.copy_some(storage)?;
         }
         if let Some((call, claim)) = self.asked.clone() {
@@ -135,6 +139,11 @@ impl Node {
         call: &Call,
         (storage, rng): (&mut Storage, &mut Rng),
     ) -> Result<Answer, String> {
+        match call {
+            Call::LookAround(claim) => return Ok(self.look_around(*claim, rng)),
+            Call::SetAside(claim, count) => return Ok(self.set_aside(*claim, *count, storage)),
+            _ => {}
+        }
         // These never leave the node.
         let calm = calm || matches!(call, Call::StartCopy(_) | Call::StopCopy);
         if !calm && changes(call) && rng.once_in(40) {
@@ -171,6 +180,27 @@ impl Node {
         Ok(answer)
     }
 
+    /// Whatever the worker decides must be safe, so what it is told is not always so.
+    fn look_around(&self, claim: Claim, rng: &mut Rng) -> Answer {
+        let copy = self.copy.as_ref().filter(|copy| copy.claim == claim);
+        let unbegun = copy.map_or(0, |copy| copy.left.len() as u64);
+        let waiting = rng.below(2);
+        Answer::Demand(Demand { waiting, unbegun, staged: 0, copying: LONG })
+    }
+
+    /// The last of what the copy has not begun with.
+    fn set_aside(&mut self, claim: Claim, count: u64, storage: &Storage) -> Answer {
+        let Some(copy) = self.copy.as_mut().filter(|copy| copy.claim == claim) else {
+            return Answer::SetAside(Vec::new());
+        };
+        let kept = copy.left.len().saturating_sub(count as usize);
+        let aside: Vec<u64> = copy.left.iter().skip(kept).copied().collect();
+        if !storage.goes_on_with_given() {
+            copy.left.truncate(kept);
+        }
+        Answer::SetAside(aside)
+    }
+
     fn tell(&mut self, now: Tick, event: Event, storage: &mut Storage) -> Result<(), String> {
         match self.worker.step(now, event) {
             Action::Call(call) => {
@@ -188,6 +218,9 @@ impl Node {
                 self.asked = Some((call, self.worker.claim()));
             }
             Action::Wait(until) => self.wakes_at = until,
+            Action::Exit(End::Done) if !storage.is_done() => {
+                return Err(format!("{} ends, and not all is done: {}", self.name, storage.left()));
+            }
             Action::Exit(_) => self.has_left = true,
         }
         Ok(())
@@ -239,6 +272,9 @@ fn changes(call: &Call) -> bool {
             | Call::OpenLedger(_)
             | Call::Tombstone(_)
             | Call::MakeStaging(_)
+            | Call::CloseTurn(_)
+            | Call::Give(..)
+            | Call::OpenGiven(_)
             | Call::Survey(_)
             | Call::Intend(_)
             | Call::Receipt(_)

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analysis::shards::worker::{Answer, Call};
+use analysis::shards::given::{self, Turns};
+use analysis::shards::worker::{Answer, Call, Given};
 use analysis::shards::{Claim, Held};
 use base::units::{Nanos, Tick};
 
@@ -30,6 +31,16 @@ pub(crate) enum Plant {
     AttemptReused,
     /// A folder is removed as it was listed; what came since stays, and nobody looks.
     HalfRemoved,
+    /// What is given away is open before it is written down that it was given away.
+    OpenBeforeGiven,
+    /// A worker goes on with what it has given away.
+    GoesOnWithGiven,
+    /// Earlier attempts can give away what a later one copies.
+    TurnsNotClosed,
+    /// What was given away is opened each time that somebody opens it.
+    OpenedAgain,
+    /// A shard that is done does not say what it gave away.
+    PartsForgotten,
 }
 
 impl Plant {
@@ -44,6 +55,11 @@ impl Plant {
         Plant::DoneWithoutClaim,
         Plant::AttemptReused,
         Plant::HalfRemoved,
+        Plant::OpenBeforeGiven,
+        Plant::GoesOnWithGiven,
+        Plant::TurnsNotClosed,
+        Plant::OpenedAgain,
+        Plant::PartsForgotten,
     ];
 }
 
@@ -60,6 +76,13 @@ struct Inode {
 enum Slot {
     Folder(BTreeMap<u64, usize>),
     Tombstone,
+}
+
+/// What became of a turn at which a shard could give something away.
+#[derive(Clone, Debug)]
+enum Turn {
+    Closed(Claim),
+    Gave { by: Claim, items: BTreeSet<u64>, is_open: bool },
 }
 
 /// A call that reaches the storage after its answer was given up, or a second time.
@@ -85,9 +108,14 @@ pub(crate) struct Storage {
     waiting: BTreeSet<u32>,
     open: BTreeSet<(u32, u32)>,
     claims: BTreeSet<Held>,
-    done: BTreeSet<Held>,
+    done: BTreeSet<(Held, Turns)>,
+    /// By the numbers of the parts.
+    turns: BTreeMap<u32, Turn>,
+    /// The items of shards that were given away.
+    parts: BTreeMap<u32, BTreeSet<u64>>,
     staging: BTreeMap<Claim, Slot>,
     ledgers: BTreeMap<Claim, BTreeSet<u64>>,
+    /// A name is that of a planned shard and an item.
     finals: BTreeMap<(u32, u64), usize>,
     receipts: BTreeMap<Claim, BTreeSet<u64>>,
     beats: BTreeMap<String, u64>,
@@ -113,6 +141,8 @@ impl Storage {
             waiting,
             claims: BTreeSet::new(),
             done: BTreeSet::new(),
+            turns: BTreeMap::new(),
+            parts: BTreeMap::new(),
             staging: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             finals: BTreeMap::new(),
@@ -157,8 +187,9 @@ impl Storage {
             Call::ListOpen => Answer::Open(self.open.iter().copied().collect()),
             Call::OpenReady => self.open_ready(),
             Call::Count => {
-                let done: BTreeSet<u32> = self.done.iter().map(|held| held.claim.shard).collect();
-                Answer::Count { done: done.len() as u32, total: Some(self.shards) }
+                let done = self.done.iter().map(|(held, gave)| (held.claim.shard, *gave));
+                let (done, total) = given::count(&done.collect::<Vec<_>>(), self.shards);
+                Answer::Count { done, total: Some(total) }
             }
             Call::ListClaims => Answer::Claims(self.claims.iter().cloned().collect()),
             Call::ReadBeats(workers) => {
@@ -167,10 +198,13 @@ impl Storage {
             }
             Call::Claim { shard, attempts } => self.claim(who, *shard, *attempts),
             Call::IsMine(claim) => yes(self.claims.contains(&held(*claim, who))),
-            Call::IsDone(claim) => yes(self.done.contains(&held(*claim, who))),
+            Call::IsDone(claim, gave) => yes(self.done.contains(&(held(*claim, who), *gave))),
             Call::Expire(held) => self.reopen(held.clone()),
             Call::Release(claim) => self.reopen(held(*claim, who)),
-            Call::Finish(claim) => return self.finish(held(*claim, who)),
+            Call::Finish(claim, gave) => return self.finish(held(*claim, who), *gave),
+            Call::CloseTurn(given) => self.close_turn(*given),
+            Call::Give(given, items) => self.give(*given, items),
+            Call::OpenGiven(given) => self.open_given(*given),
             Call::Tombstone(claim) => self.tombstone(*claim),
             Call::RemoveStaging(claim) => self.remove_staging(*claim),
             Call::MakeStaging(claim) => self.make_staging(*claim),
@@ -179,19 +213,25 @@ impl Storage {
             Call::Link(item) => return self.link(claim, *item),
             Call::Receipt(claim) => {
                 let known = self.known(*claim);
-                self.receipts.insert(*claim, known);
+                let own = self.items_of(claim.shard);
+                self.receipts.insert(*claim, known.intersection(&own).copied().collect());
                 Answer::Done
             }
             Call::OpenLedger(claim) => {
                 self.ledgers.entry(*claim).or_default();
                 Answer::Done
             }
-            Call::StartCopy(_) | Call::StopCopy => Answer::Done,
+            Call::StartCopy(_)
+            | Call::StopCopy
+            | Call::ShowIdle
+            | Call::ShowBusy
+            | Call::LookAround(_)
+            | Call::SetAside(..) => Answer::Done,
         })
     }
 
     fn open_ready(&mut self) -> Answer {
-        let is_done = |shard: u32| self.done.iter().any(|held| held.claim.shard == shard);
+        let is_done = |shard: u32| self.done.iter().any(|(held, _)| held.claim.shard == shard);
         let ready: Vec<u32> = self.waiting.iter().copied().filter(|_| is_done(0)).collect();
         for shard in &ready {
             self.waiting.remove(shard);
@@ -221,15 +261,16 @@ impl Storage {
         Answer::Moved
     }
 
-    fn finish(&mut self, held: Held) -> Result<Answer, String> {
+    fn finish(&mut self, held: Held, gave: Turns) -> Result<Answer, String> {
         if !self.claims.remove(&held) && self.plant != Plant::DoneWithoutClaim {
             return Ok(Answer::Missing);
         }
         let shard = held.claim.shard;
-        if self.done.iter().any(|other| other.claim.shard == shard && *other != held) {
+        if self.done.iter().any(|(other, _)| other.claim.shard == shard && *other != held) {
             return Err(format!("shard {shard} is done twice"));
         }
-        self.done.insert(held);
+        let forgets = self.plant == Plant::PartsForgotten;
+        self.done.insert((held, if forgets { Turns::default() } else { gave }));
         Ok(Answer::Moved)
     }
 
@@ -278,6 +319,84 @@ impl Storage {
         Answer::Done
     }
 
+    /// The first who takes a turn decides it.
+    fn close_turn(&mut self, given: Given) -> Answer {
+        match self.turns.get(&given.part) {
+            Some(Turn::Gave { .. }) => Answer::Stands,
+            Some(Turn::Closed(by)) if *by != given.claim => Answer::Closed,
+            Some(Turn::Closed(_)) => Answer::Done,
+            None if self.plant == Plant::TurnsNotClosed => Answer::Done,
+            None => {
+                self.turns.insert(given.part, Turn::Closed(given.claim));
+                Answer::Done
+            }
+        }
+    }
+
+    fn give(&mut self, given: Given, items: &[u64]) -> Answer {
+        let items: BTreeSet<u64> = items.iter().copied().collect();
+        match self.turns.get(&given.part) {
+            Some(Turn::Gave { by, .. }) if *by == given.claim => Answer::Done,
+            Some(_) => Answer::Exists,
+            None if self.plant == Plant::OpenBeforeGiven
+                && self.parts.contains_key(&given.part) =>
+            {
+                Answer::Done
+            }
+            None if self.plant == Plant::OpenBeforeGiven => {
+                self.parts.insert(given.part, items);
+                self.open.insert((given.part, 0));
+                Answer::Done
+            }
+            None => {
+                let turn = Turn::Gave { by: given.claim, items, is_open: false };
+                self.turns.insert(given.part, turn);
+                Answer::Done
+            }
+        }
+    }
+
+    fn open_given(&mut self, given: Given) -> Answer {
+        if self.plant == Plant::OpenBeforeGiven
+            && let Some(items) = self.parts.get(&given.part)
+        {
+            let turn = Turn::Gave { by: given.claim, items: items.clone(), is_open: true };
+            self.turns.entry(given.part).or_insert(turn);
+            return Answer::Moved;
+        }
+        match self.turns.get_mut(&given.part) {
+            Some(Turn::Gave { items, is_open, .. })
+                if !*is_open || self.plant == Plant::OpenedAgain =>
+            {
+                *is_open = true;
+                self.parts.insert(given.part, items.clone());
+                self.open.insert((given.part, 0));
+                Answer::Moved
+            }
+            _ => Answer::Missing,
+        }
+    }
+
+    /// What a shard has, without what it has given away.
+    fn items_of(&self, shard: u32) -> BTreeSet<u64> {
+        let mut items = match self.parts.get(&shard) {
+            Some(items) => items.clone(),
+            None => (0..self.items).collect(),
+        };
+        for (part, turn) in &self.turns {
+            if let Turn::Gave { items: given, .. } = turn
+                && given::giver(*part) == Some(shard)
+            {
+                items.retain(|item| !given.contains(item));
+            }
+        }
+        items
+    }
+
+    pub(crate) fn goes_on_with_given(&self) -> bool {
+        self.plant == Plant::GoesOnWithGiven
+    }
+
     /// What earlier attempts, and this one, have noted.
     fn known(&self, claim: Claim) -> BTreeSet<u64> {
         let of_shard = self
@@ -290,8 +409,10 @@ impl Storage {
     pub(crate) fn left_of(&self, claim: Claim) -> Result<Vec<u64>, String> {
         let known = self.known(claim);
         let mut left = Vec::new();
-        for item in (0..self.items).filter(|item| !self.foreign.contains(&(claim.shard, *item))) {
-            match (self.finals.contains_key(&(claim.shard, item)), known.contains(&item)) {
+        let family = given::planned(claim.shard);
+        let items = self.items_of(claim.shard).into_iter();
+        for item in items.filter(|item| !self.foreign.contains(&(family, *item))) {
+            match (self.finals.contains_key(&(family, item)), known.contains(&item)) {
                 (true, true) => {}
                 // A late attempt finds what its successor has committed, and commits nothing.
                 (true, false) if self.fenced.contains(&claim) => {}
@@ -319,13 +440,14 @@ impl Storage {
             _ => None,
         };
         let Some(inode) = staged else { return Ok(Answer::Gone) };
-        if self.foreign.contains(&(claim.shard, item)) {
+        let name = (given::planned(claim.shard), item);
+        if self.foreign.contains(&name) {
             return match self.plant == Plant::Replaced {
                 true => Err(format!("{claim:?}: item {item} replaces a file of somebody else")),
                 false => Ok(Answer::Exists),
             };
         }
-        let there = self.finals.get(&(claim.shard, item)).copied();
+        let there = self.finals.get(&name).copied();
         if there.is_some() {
             return match there == Some(inode) {
                 true => Ok(Answer::Exists),
@@ -338,14 +460,14 @@ impl Storage {
         if !self.inodes[inode].is_complete {
             return Err(format!("{claim:?}: item {item} is committed before it is on the storage"));
         }
-        self.finals.insert((claim.shard, item), inode);
+        self.finals.insert(name, inode);
         Ok(Answer::Done)
     }
 
     /// Begins to copy an item: a file in the staging folder. `None` where that is gone.
     pub(crate) fn create(&mut self, claim: Claim, item: u64) -> Result<Option<usize>, String> {
         let Some(Slot::Folder(items)) = self.staging.get_mut(&claim) else { return Ok(None) };
-        if self.finals.contains_key(&(claim.shard, item)) {
+        if self.finals.contains_key(&(given::planned(claim.shard), item)) {
             return Err(format!("{claim:?}: item {item} is copied again"));
         }
         let inode = self.inodes.len();
@@ -384,7 +506,7 @@ impl Storage {
                 LateCall::Call(call) => drop(self.call(now, &who, claim, &call)?),
                 LateCall::WriteBack(inode) => {
                     let Inode { of, item, .. } = self.inodes[inode];
-                    if self.finals.get(&(of.shard, item)) == Some(&inode) {
+                    if self.finals.get(&(given::planned(of.shard), item)) == Some(&inode) {
                         return Err(format!("{of:?}: item {item} is written to after its commit"));
                     }
                     self.inodes[inode].is_complete = true;
@@ -394,32 +516,47 @@ impl Storage {
         Ok(())
     }
 
+    /// All shards, those that were given away too.
+    fn all(&self) -> impl Iterator<Item = u32> {
+        let gave = |turn: &Turn| matches!(turn, Turn::Gave { .. });
+        let parts = self.turns.iter().filter(move |(_, turn)| gave(turn)).map(|(part, _)| *part);
+        (0..self.shards).chain(parts)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
-        self.done.len() as u32 == self.shards
+        self.all().all(|shard| self.done.iter().any(|(held, _)| held.claim.shard == shard))
     }
 
     pub(crate) fn attempts(&self) -> u64 {
-        self.done.iter().map(|held| u64::from(held.claim.attempt)).sum()
+        self.done.iter().map(|(held, _)| u64::from(held.claim.attempt)).sum()
+    }
+
+    pub(crate) fn given(&self) -> u64 {
+        self.parts.len() as u64
     }
 
     pub(crate) fn left(&self) -> String {
         format!("open {:?}, claims {:?}, done {:?}", self.open, self.claims, self.done)
     }
 
-    /// Everything is there once, and in the receipt that counts.
+    /// Everything is there once, and in one receipt that counts.
     pub(crate) fn check_end(&self) -> Result<(), String> {
-        for shard in 0..self.shards {
-            let mut of_shard = self.done.iter().filter(|held| held.claim.shard == shard);
-            let (Some(done), None) = (of_shard.next(), of_shard.next()) else {
+        let mut receipts: BTreeMap<(u32, u64), u32> = BTreeMap::new();
+        for shard in self.all() {
+            let mut of_shard = self.done.iter().filter(|(held, _)| held.claim.shard == shard);
+            let (Some((done, _)), None) = (of_shard.next(), of_shard.next()) else {
                 return Err(format!("shard {shard} is not done once: {:?}", self.done));
             };
             let receipt = self.receipts.get(&done.claim).ok_or("a shard has no receipt")?;
-            for item in (0..self.items).filter(|item| !self.foreign.contains(&(shard, *item))) {
-                let inode = self.finals.get(&(shard, item));
-                let inode = inode.ok_or(format!("item {item} of shard {shard} is missing"))?;
-                if !self.inodes[*inode].is_complete || !receipt.contains(&item) {
-                    return Err(format!("item {item} of shard {shard} is incomplete"));
-                }
+            for item in receipt {
+                *receipts.entry((given::planned(shard), *item)).or_default() += 1;
+            }
+        }
+        let names = (0..self.shards).flat_map(|shard| (0..self.items).map(move |i| (shard, i)));
+        for name in names.filter(|name| !self.foreign.contains(name)) {
+            let inode = self.finals.get(&name).ok_or(format!("{name:?} is missing"))?;
+            if !self.inodes[*inode].is_complete || receipts.get(&name) != Some(&1) {
+                return Err(format!("{name:?} is incomplete, or not in one receipt"));
             }
         }
         match self.open.is_empty() && self.claims.is_empty() && self.waiting.is_empty() {

@@ -517,7 +517,8 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let read = self.pass().and_then(|()| {
+        let passed = if self.state.pass_to_read() { Ok(()) } else { Err(Errno::EIO) };
+        let read = passed.and_then(|()| {
             self.write_back_handle(handle)?;
             let file = self.file(handle)?;
             let mut bytes = vec![0; size as usize];

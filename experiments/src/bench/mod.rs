@@ -20,6 +20,7 @@ mod results;
 mod rows;
 mod shared;
 pub(crate) mod shuffle;
+mod walk;
 mod windows;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub(crate) use overlap::overlap;
 pub(crate) use predict::predict;
 pub(crate) use profiles::profiles;
 pub(crate) use shared::shared;
+pub(crate) use walk::walk;
 pub(crate) use windows::windows;
 
 /// The options of a bench.
