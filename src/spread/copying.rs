@@ -2,7 +2,6 @@
 //! names to the staging folder of the attempt.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,7 +29,16 @@ pub(super) enum Told {
         item: u64,
         bytes: u64,
         digest: Option<String>,
+        /// Which try to copy it was, where each has a folder of its own.
+        copied_by: Option<usize>,
     },
+    /// Items of which a copy that went well said nothing: links, which have no bytes.
+    Unsaid {
+        items: Vec<u64>,
+        copied_by: Option<usize>,
+    },
+    /// The far host was lost: what is left goes to the next.
+    LostHost(String, Fault),
     /// An item cannot be copied.
     Failed {
         item: u64,
@@ -44,8 +52,8 @@ pub(super) enum Told {
 /// A copy that runs.
 #[derive(Debug)]
 pub(super) struct ShardCopy {
-    watch: Weak<Watch>,
-    /// Of a range, or of a whole that is put together.
+    watch: Arc<Mutex<Weak<Watch>>>,
+    /// Of a range, of a whole that is put together, or of the tries before this one.
     progress: Arc<Progress>,
 }
 
@@ -62,6 +70,8 @@ pub(super) struct ShardOrder {
     pub parts: Option<Result<Parts, Fault>>,
     /// The source is a file, and not a folder with names.
     pub is_single: bool,
+    /// Far hosts that see the staging folder, in the order in which they are tried, and how.
+    pub far: Option<(Vec<String>, Remote)>,
 }
 
 /// Where the ranges of a file are, and their digests.
@@ -70,46 +80,95 @@ pub(super) type Parts = (Vec<PathBuf>, Vec<String>);
 impl ShardCopy {
     pub(super) fn start(order: ShardOrder, tell: &Sender<Told>) -> ShardCopy {
         let progress = Arc::new(Progress::default());
-        if order.shard.range.is_some() || order.shard.whole.is_some() {
-            let (tell, of_thread) = (tell.clone(), progress.clone());
-            thread::spawn(move || one_file(&order, &of_thread, &tell));
-            return ShardCopy { watch: Weak::new(), progress };
-        }
-        let (notices, heard) = mpsc::channel();
-        let watch = Arc::new(Watch::new(notices));
-        let (weak, tell) = (Arc::downgrade(&watch), tell.clone());
+        let watch = Arc::new(Mutex::new(Weak::new()));
+        let copy = ShardCopy { watch, progress };
+        let (watch, of_thread, tell) = (copy.watch.clone(), copy.progress.clone(), tell.clone());
         thread::spawn(move || {
-            let items = Arc::new(Mutex::new(order.items.clone()));
-            let over = AtomicBool::new(false);
-            let ended = thread::scope(|scope| {
-                let left = items.clone();
-                let (source, tell, over) = (order.source.clone(), tell.clone(), &over);
-                scope.spawn(move || hear(&heard, &left, (&source, over), &tell));
-                let ended = carry_out(&order, &watch);
-                over.store(true, Relaxed);
-                // Usually nothing else holds it: then its notices end here.
-                drop(watch);
-                ended
-            });
-            if ended.is_ok() {
-                let left = items.lock().unwrap_or_else(PoisonError::into_inner);
-                unsaid(&order.staging, &left, &tell);
+            if order.shard.range.is_some() || order.shard.whole.is_some() {
+                return one_file(&order, &of_thread, &tell);
             }
+            let ended = copy_all(&order, (&watch, &of_thread), &tell);
             let _ = tell.send(Told::Ended(ended));
         });
-        ShardCopy { watch: weak, progress }
+        copy
     }
 
     /// It ends within a second.
     pub(super) fn stop(&self) {
-        self.watch.upgrade().iter().for_each(|watch| watch.stop());
         self.progress.stop.store(true, Relaxed);
+        watched(&self.watch).iter().for_each(|watch| watch.stop());
     }
 
     pub(super) fn bytes_done(&self) -> u64 {
-        let of_files = self.watch.upgrade().map(|watch| watch.gauge.bytes_done.load(Relaxed));
-        of_files.unwrap_or_else(|| self.progress.bytes.load(Relaxed))
+        let of_files = watched(&self.watch).map_or(0, |watch| watch.gauge.bytes_done.load(Relaxed));
+        of_files + self.progress.bytes.load(Relaxed)
     }
+}
+
+fn watched(watch: &Mutex<Weak<Watch>>) -> Option<Arc<Watch>> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+}
+
+/// Copies what is left, to one far host after the other where one is lost. Each try has a folder
+/// of its own: what the far side of a lost one still writes is then in no other's file.
+fn copy_all(
+    order: &ShardOrder,
+    (watch, progress): (&Mutex<Weak<Watch>>, &Progress),
+    tell: &Sender<Told>,
+) -> Result<Waits, Fault> {
+    let mut left = order.items.clone();
+    let tries: Vec<Option<&String>> = match &order.far {
+        Some((hosts, _)) => hosts.iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let count = tries.len();
+    for (number, host) in tries.into_iter().enumerate() {
+        let copied_by = host.map(|_| number);
+        let ended = copy_to(order, &mut left, (host, copied_by), (watch, progress), tell);
+        match ended {
+            Err(fault) if fault.class == Class::Unreachable => {
+                let lost = host.cloned().map(|host| Told::LostHost(host, fault.clone()));
+                lost.into_iter().for_each(|lost| drop(tell.send(lost)));
+                if number + 1 == count || progress.stop.load(Relaxed) {
+                    return Err(fault);
+                }
+            }
+            ended => return ended,
+        }
+    }
+    Err(Fault::new(Class::Unreachable, "there is no far host to copy to"))
+}
+
+fn copy_to(
+    order: &ShardOrder,
+    left: &mut BTreeMap<Vec<u8>, u64>,
+    (host, copied_by): (Option<&String>, Option<usize>),
+    (watched, progress): (&Mutex<Weak<Watch>>, &Progress),
+    tell: &Sender<Told>,
+) -> Result<Waits, Fault> {
+    let (notices, heard) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    *watched.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&watch);
+    if progress.stop.load(Relaxed) {
+        watch.stop(); // it was asked for between two tries
+    }
+    let (names, items) = (left.clone(), Mutex::new(std::mem::take(left)));
+    let over = AtomicBool::new(false);
+    let ended = thread::scope(|scope| {
+        let hearing = Hearing { items: &items, source: &order.source, over: &over, copied_by };
+        scope.spawn(move || hearing.hear(&heard, tell));
+        let ended = carry_out(order, &names, (host, copied_by), &watch);
+        over.store(true, Relaxed);
+        progress.bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
+        // Usually nothing else holds it: then its notices end here.
+        drop(watch);
+        ended
+    });
+    *left = items.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if ended.is_ok() && !left.is_empty() {
+        let _ = tell.send(Told::Unsaid { items: left.values().copied().collect(), copied_by });
+    }
+    ended
 }
 
 /// Copies a range, or puts a file together.
@@ -129,7 +188,8 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     };
     let ended = match done {
         Ok((bytes, (digest, waits))) => {
-            let _ = tell.send(Told::Staged { item: 0, bytes, digest: Some(digest) });
+            let _ =
+                tell.send(Told::Staged { item: 0, bytes, digest: Some(digest), copied_by: None });
             Ok(waits)
         }
         // What ends a copy, or is wrong with the destination, is not the file's.
@@ -142,14 +202,23 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     let _ = tell.send(Told::Ended(ended));
 }
 
-fn carry_out(order: &ShardOrder, watch: &Arc<Watch>) -> Result<Waits, Fault> {
+fn carry_out(
+    order: &ShardOrder,
+    names: &BTreeMap<Vec<u8>, u64>,
+    (host, copied_by): (Option<&String>, Option<usize>),
+    watch: &Arc<Watch>,
+) -> Result<Waits, Fault> {
     let fault = |why| Fault::system("keep the list of names in a temporary file", &why);
     let mut list = tempfile::NamedTempFile::new().map_err(fault)?;
-    for name in order.items.keys() {
+    for name in names.keys() {
         list.write_all(name).and_then(|()| list.write_all(&[0])).map_err(fault)?;
     }
     list.flush().map_err(fault)?;
-    let name = order.items.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let name = names.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let target = match copied_by {
+        Some(number) => order.staging.join(number.to_string()),
+        None => order.staging.clone(),
+    };
     let (source, listed) = match order.is_single {
         true => (below(&order.source, name), None),
         false => {
@@ -159,11 +228,11 @@ fn carry_out(order: &ShardOrder, watch: &Arc<Watch>) -> Result<Waits, Fault> {
     let job = Job {
         sources: vec![Location::Path(source)],
         source_host: None,
-        target: Location::Path(order.staging.clone()),
-        target_host: None,
+        target: Location::Path(target),
+        target_host: host.cloned(),
         settings: settings(&order.copying),
         listed,
-        remote: Remote::default(),
+        remote: order.far.as_ref().map(|(_, remote)| remote.clone()).unwrap_or_default(),
     };
     remote::copy::run(&job, watch).map(|outcome| waits(&outcome))
 }
@@ -194,58 +263,49 @@ fn waits(outcome: &Outcome) -> Waits {
     }
 }
 
-fn hear(
-    heard: &Receiver<Notice>,
-    items: &Mutex<BTreeMap<Vec<u8>, u64>>,
-    (source, over): (&Path, &AtomicBool),
-    tell: &Sender<Told>,
-) {
-    // Names in faults may be those of the source.
-    let take = |path: &[u8]| {
-        let mut items = items.lock().unwrap_or_else(PoisonError::into_inner);
-        let inside = Path::new(std::ffi::OsStr::new(mover::pump::source::walk::name_of(path)))
-            .strip_prefix(source)
-            .map(|inside| std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str()).to_vec());
-        items.remove(path).or_else(|| items.remove(&inside.ok()?))
-    };
-    loop {
-        let notice = match heard.recv_timeout(LOOK_EVERY) {
-            Ok(notice) => notice,
-            Err(RecvTimeoutError::Timeout) if !over.load(Relaxed) => continue,
-            Err(_) => return,
-        };
-        let told = match notice {
-            Notice::FileDone { path, bytes, digest, .. } => {
-                take(&path).map(|item| Told::Staged { item, bytes, digest })
-            }
-            Notice::FileFailed { path, fault } => match take(&path) {
-                Some(item) => Some(Told::Failed { item, fault }),
-                None => Some(Told::Warning(fault.text)),
-            },
-            Notice::Warning(text) => Some(Told::Warning(text)),
-            _ => None,
-        };
-        if let Some(told) = told
-            && tell.send(told).is_err()
-        {
-            return;
-        }
-    }
+/// What is heard of one copy.
+struct Hearing<'a> {
+    /// Those of which nothing was said yet.
+    items: &'a Mutex<BTreeMap<Vec<u8>, u64>>,
+    source: &'a Path,
+    over: &'a AtomicBool,
+    copied_by: Option<usize>,
 }
 
-/// Items of which the copy said nothing: links, which have no bytes.
-fn unsaid(staging: &Path, left: &BTreeMap<Vec<u8>, u64>, tell: &Sender<Told>) {
-    for (name, item) in left {
-        let path = below(staging, name);
-        let told = match fs::symlink_metadata(&path) {
-            Ok(_) => Told::Staged { item: *item, bytes: 0, digest: None },
-            Err(_) => {
-                let shown = String::from_utf8_lossy(name).into_owned();
-                let text = format!("'{shown}' was not copied, as it is of no kind that is");
-                Told::Failed { item: *item, fault: Fault::new(Class::SomeFailed, text) }
+impl Hearing<'_> {
+    fn hear(&self, heard: &Receiver<Notice>, tell: &Sender<Told>) {
+        loop {
+            let notice = match heard.recv_timeout(LOOK_EVERY) {
+                Ok(notice) => notice,
+                Err(RecvTimeoutError::Timeout) if !self.over.load(Relaxed) => continue,
+                Err(_) => return,
+            };
+            let told = match notice {
+                Notice::FileDone { path, bytes, digest, .. } => self
+                    .take(&path)
+                    .map(|item| Told::Staged { item, bytes, digest, copied_by: self.copied_by }),
+                Notice::FileFailed { path, fault } => match self.take(&path) {
+                    Some(item) => Some(Told::Failed { item, fault }),
+                    None => Some(Told::Warning(fault.text)),
+                },
+                Notice::Warning(text) => Some(Told::Warning(text)),
+                _ => None,
+            };
+            if let Some(told) = told
+                && tell.send(told).is_err()
+            {
+                return;
             }
-        };
-        let _ = tell.send(told);
+        }
+    }
+
+    /// The item of this name; those in faults may be names of the source.
+    fn take(&self, path: &[u8]) -> Option<u64> {
+        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = Path::new(std::ffi::OsStr::new(mover::pump::source::walk::name_of(path)))
+            .strip_prefix(self.source)
+            .map(|inside| std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str()).to_vec());
+        items.remove(path).or_else(|| items.remove(&inside.ok()?))
     }
 }
 

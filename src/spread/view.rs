@@ -8,7 +8,9 @@ use super::folder::{JobFolder, Part, read_json};
 use super::records::{Beat, PlanState, WorkerDoes};
 use analysis::shards::lease::Observer;
 use analysis::shards::names;
-use analysis::shards::overview::{JobState, Overview, ShardTime, WorkerView, left_s, slow};
+use analysis::shards::overview::{
+    JobState, Overview, RouteView, ShardTime, WorkerView, left_s, slow,
+};
 use base::fault::Fault;
 use mover::io::clock;
 
@@ -27,6 +29,7 @@ struct Done {
     bytes: u64,
     kept: u64,
     failed: u64,
+    far: Option<String>,
     time: ShardTime,
 }
 
@@ -51,7 +54,8 @@ impl View {
             let predicted_s = folder.shard(held.claim.shard)?.0.predicted_ns as f64 / 1e9;
             let time = ShardTime { host: head.host, predicted_s, seconds: head.seconds };
             let (files, bytes, kept, failed) = (head.files, head.bytes, head.kept, head.failed);
-            self.done.insert(attempt, Done { files, bytes, kept, failed, time });
+            let far = head.far;
+            self.done.insert(attempt, Done { files, bytes, kept, failed, far, time });
         }
         let beats: BTreeMap<String, Beat> = folder
             .names(Part::Workers)?
@@ -119,7 +123,27 @@ impl View {
                 .map(|(name, beat)| worker(name, beat, silent.contains(name)))
                 .collect(),
             slow: slow(&times),
+            routes: self.routes(),
         })
+    }
+}
+
+impl View {
+    /// What went from which node to which far host.
+    fn routes(&self) -> Vec<RouteView> {
+        let mut routes: BTreeMap<(&str, &str), RouteView> = BTreeMap::new();
+        for done in self.done.values() {
+            let (host, Some(far)) = (&done.time.host, &done.far) else { continue };
+            let route = routes.entry((host, far)).or_insert_with(|| RouteView {
+                host: host.clone(),
+                far: far.clone(),
+                ..RouteView::default()
+            });
+            route.shards += 1;
+            route.files += done.files;
+            route.bytes += done.bytes;
+        }
+        routes.into_values().collect()
     }
 }
 
@@ -141,6 +165,7 @@ fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
     WorkerView {
         name: name.to_string(),
         host: beat.host.clone(),
+        far: beat.far.clone(),
         state: match beat.state {
             _ if is_silent && beat.code.is_none() => "silent",
             WorkerDoes::Claiming => "claiming",
