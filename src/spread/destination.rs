@@ -204,14 +204,14 @@ pub enum Linked {
 #[derive(Debug)]
 pub enum Destination {
     Here(Place),
-    Far(Far),
+    Far(Box<Far>),
 }
 
 impl Destination {
     /// That of a job, for a worker of this name.
     pub fn of(folder: &JobFolder, worker: &str, ssh: Option<&[String]>) -> Destination {
         match &folder.manifest.far {
-            Some(far) => Destination::Far(Far::new(Place::of(folder), far, worker, ssh)),
+            Some(far) => Destination::Far(Box::new(Far::new(Place::of(folder), far, worker, ssh))),
             None => Destination::Here(Place::of(folder)),
         }
     }

@@ -122,7 +122,8 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         Place { folder: Name::from(&*order.target), id: random_hex(8)?, token: random_hex(16)? };
     let mut at = match &order.far {
         Some(far) => {
-            Destination::Far(Far::new(place.clone(), far, "", order.ssh.as_deref()).unchecked())
+            let far = Far::new(place.clone(), far, "", order.ssh.as_deref());
+            Destination::Far(Box::new(far.unchecked()))
         }
         None => Destination::Here(place.clone()),
     };
@@ -158,7 +159,7 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         began_unix_s: clock::unix().as_secs(),
     };
     let folder = JobFolder::create(&job, &manifest, &mut at)?;
-    Ok((folder, at.far().map(Far::news).unwrap_or_default()))
+    Ok((folder, at.far().map(|far| far.news()).unwrap_or_default()))
 }
 
 /// The folders below which names are copied.

@@ -28,7 +28,7 @@ pub fn resumed(
 ) -> Result<(RunOrder, Vec<String>), Fault> {
     // Whether the job has the destination still is asked without a proof that it has.
     let mut at = match Destination::of(folder, "", ssh.as_deref()) {
-        Destination::Far(far) => Destination::Far(far.unchecked()),
+        Destination::Far(far) => Destination::Far(Box::new(far.unchecked())),
         here => here,
     };
     let mut repaired = Vec::new();

@@ -25,6 +25,8 @@ struct Process {
     /// As it was started.
     name: String,
     copy: Option<ShardCopy>,
+    /// Why it is not known what the copy has staged.
+    unknown: Option<Fault>,
     tell: Sender<Told>,
     told: Receiver<Told>,
     /// Committed in shards before the one under way.
@@ -52,6 +54,7 @@ pub fn work(
         storage: Storage::new(folder, destination, &me),
         name: name.to_string(),
         copy: None,
+        unknown: None,
         tell,
         told,
         before: (0, 0, 0),
@@ -154,7 +157,7 @@ impl Process {
     fn ended(&mut self, ended: Result<Waits, Fault>) -> Event {
         self.copy = None;
         let claim = self.claim();
-        match ended {
+        match self.unknown.take().map_or(ended, Err) {
             Ok(waits) => {
                 if let Some(work) = &mut self.storage.work {
                     work.waits = waits;
@@ -197,9 +200,11 @@ impl Process {
                     staged.push(*item);
                 }
                 Ok(_) => self.keep_failed(*item, &self.not_copied(*item)),
-                Err(fault) => self.keep_failed(*item, fault),
+                Err(_) => {}
             }
         }
+        // Whether they are there is not known: this attempt does not finish the shard.
+        self.unknown = found.err();
         staged
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::data::{assert_same, write_file};
+use crate::support::data::{assert_same, files_below, write_file};
 use crate::support::run::{self, Ran, Running};
 use crate::support::{Scene, far, processes, until, until_some};
 
@@ -141,6 +141,15 @@ fn a_stopped_job_goes_on_at_far_hosts() {
     let other = ran(&scene, "spread @/src/ far2:@/dst --job @/other");
     assert!(other.code == 2 && other.stderr.contains("another spread has"), "{other}");
     assert!(!scene.path("other").exists(), "what was refused leaves nothing\n{other}");
+    // A host that sees another folder under the path is of no use.
+    let token = until_some("the job's token is there", || {
+        files_below(&scene.path("dst")).into_iter().find(|path| path.ends_with("token"))
+    });
+    let kept = fs::read(&token).unwrap();
+    fs::write(&token, "another").unwrap();
+    let worker = ran(&scene, "spread work @/job --worker w");
+    assert!(worker.code == 2 && worker.stderr.contains("is not that of the job"), "{worker}");
+    fs::write(&token, kept).unwrap();
     let resumed = ran(&scene, "spread resume @/job");
     assert_eq!(resumed.code, 0, "{resumed}");
     check_done(&scene);
