@@ -84,6 +84,7 @@ pub(crate) enum Task {
     Complete(Vec<OsString>),
     Peer(PeerOptions),
     Probe,
+    SpreadFar,
 }
 
 impl Args {
@@ -152,6 +153,7 @@ impl Task {
             CommandId::Completions => Task::Completions(shell(typed)?),
             CommandId::Peer => Task::Peer(peer(typed)?),
             CommandId::Probe => Task::Probe,
+            CommandId::SpreadFar => Task::SpreadFar,
         })
     }
 }

@@ -38,6 +38,7 @@ pub(crate) enum CommandId {
     Complete,
     Peer,
     Probe,
+    SpreadFar,
     SubmittedCopy,
 }
 
@@ -118,6 +119,7 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Complete),
     Branch::Command(CommandId::Peer),
     Branch::Command(CommandId::Probe),
+    Branch::Command(CommandId::SpreadFar),
     Branch::Command(CommandId::SubmittedCopy),
 ];
 
@@ -178,6 +180,7 @@ impl CommandId {
             CommandId::Complete => "complete",
             CommandId::Peer => "peer",
             CommandId::Probe => "probe",
+            CommandId::SpreadFar => "spread-far",
             CommandId::SubmittedCopy => "submitted-copy",
         }
     }
@@ -244,6 +247,9 @@ impl CommandId {
             }
             CommandId::Peer => "The far side of a copy, started over ssh; internal",
             CommandId::Probe => "The host probe: reads counters during a measurement; internal",
+            CommandId::SpreadFar => {
+                "The far end of a job over many nodes, started over ssh; internal"
+            }
             CommandId::SubmittedCopy => "Runs a submitted copy, started by Slurm; internal",
             CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",
@@ -258,6 +264,7 @@ impl CommandId {
             CommandId::Complete
                 | CommandId::Peer
                 | CommandId::Probe
+                | CommandId::SpreadFar
                 | CommandId::SpreadWork
                 | CommandId::SubmittedCopy
         )

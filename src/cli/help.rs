@@ -106,11 +106,12 @@ their folder.";
 /// How a job over many nodes goes, below the options of the command.
 pub(crate) const SPREAD: &str = "\
 SRC and DST are folders or files that all nodes see under the same path, as they see the job\n\
-folder. The sources are cut into shards, which workers claim while the plan is still made. A\n\
+folder; or DST is on one far host or more that all see it, HOST,HOST:/FOLDER, to each of which\n\
+ssh logs in from all nodes without a question. The sources are cut into shards, which workers claim while the plan is still made. A\n\
 worker that is lost costs the files that it had open: others take its shards. Nothing at DST is\n\
 replaced. At the end the job folder has one receipt, for 'datapump verify' and b3sum --check.\n\
 Ctrl-C stops the workers; 'datapump spread resume JOB' continues, also after the coordinator was\n\
-killed. The exit code is that of a copy.";
+killed. The exit code is that of a copy: 7 where no far host can be reached.";
 
 /// The error for a wrong number of words of `copy`.
 pub(crate) const NO_DESTINATION: &str =

@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     // What a program is asked before it is started as a far side.
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(code) = remote::installed::asked(&words, &["peer", "probe"]) {
+    if let Some(code) = remote::installed::asked(&words, &["peer", "probe", "spread-far"]) {
         return ExitCode::from(code);
     }
     let code = match Args::parse(std::env::args_os(), &Outside::of_process()) {
@@ -146,6 +146,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SpreadWork(args) => spread::run_work(args),
         Task::ConfigShow(args) => config_show::run(args),
         Task::Probe => measure::probe(),
+        Task::SpreadFar => crate::spread::destination::serving::main(),
         Task::Peer(options) => remote::peer::main(options, prediction::told),
         Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),
         Task::Completions(shell) => {

@@ -150,6 +150,7 @@ fn words(command: CommandId) -> Vec<Arg> {
         | CommandId::ModelFit
         | CommandId::Peer
         | CommandId::Probe
+        | CommandId::SpreadFar
         | CommandId::Queue => Vec::new(),
     }
 }

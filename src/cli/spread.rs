@@ -1,10 +1,13 @@
 //! `datapump spread`: a dataset over many nodes.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use super::console::Console;
+use super::endpoint::{EndArg, Role, host_as_typed};
 use super::metrics::Shown;
 use super::options::{copying, moving, remote, showing, slurm, spreading};
 use super::order::{Form, Show, ends};
@@ -14,12 +17,13 @@ use super::submit::request_of;
 use super::typed::Typed;
 use super::{Conclusion, conclude, signals, start};
 use crate::spread::coordinator::{self, RunOrder, Told};
+use crate::spread::destination::far::News;
 use crate::spread::ending::{Totals, forget};
 use crate::spread::folder::JobFolder;
 use crate::spread::launcher::slurm::{Request, Slurm};
 use crate::spread::launcher::{Launcher, WorkerCommand};
 use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
-use crate::spread::records::{Control, Copying};
+use crate::spread::records::{Control, Copying, FarHosts};
 use crate::spread::view::View;
 use crate::spread::{On, SpreadOrder, begin, cutting, resumed, sources, work};
 use crate::telemetry::Destination;
@@ -30,6 +34,7 @@ use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Overview;
 use analysis::shards::plan::Cost;
 use base::fault::{Class, Fault};
+use base::job::Location;
 use base::settings::{Links, Settings};
 use mover::pump::watch::Watch;
 
@@ -39,6 +44,8 @@ pub(crate) struct SpreadArgs {
     /// As typed.
     sources: Vec<PathBuf>,
     target: PathBuf,
+    /// The hosts that see it, where the nodes do not.
+    far: Option<FarHosts>,
     job: Option<PathBuf>,
     on: spreading::TypedOn,
     ssh: Option<Vec<String>>,
@@ -49,6 +56,7 @@ pub(crate) struct SpreadArgs {
     rate_bytes_per_second: Option<f64>,
     times: LeaseTimes,
     split_above: u64,
+    split_above_typed: bool,
     dry_run: bool,
     metrics: Option<Destination>,
     show: Show,
@@ -74,6 +82,7 @@ pub(crate) struct ResumeArgs {
 #[derive(Debug)]
 pub(crate) struct CancelArgs {
     job: PathBuf,
+    ssh: Option<Vec<String>>,
     forget: bool,
     show: Show,
 }
@@ -82,22 +91,16 @@ pub(crate) struct CancelArgs {
 #[derive(Debug)]
 pub(crate) struct WorkArgs {
     job: PathBuf,
+    /// For a far destination.
+    ssh: Option<Vec<String>>,
     name: String,
 }
 
 impl SpreadArgs {
     pub(super) fn of(typed: &Typed) -> Result<SpreadArgs, String> {
         let (sources, target) = ends(typed).ok_or(NO_ENDS)?;
-        for end in sources.iter().chain([&target]) {
-            let text = end.to_string_lossy();
-            let is_far = text.split('/').next().is_some_and(|first| first.contains(':'));
-            if is_far || text == "-" {
-                return Err(format!(
-                    "'{text}' is no folder that all nodes see: spread copies between folders and \
-                     files under the same path on all nodes (write ./a:b if a name has a colon)"
-                ));
-            }
-        }
+        sources.iter().try_for_each(|source| refuse_far(source))?;
+        let (target, far) = target_of(typed, &target)?;
         let settings = Settings::default();
         let rate = typed.value(&moving::RATE)?.flatten();
         let mut links = Links::Copy;
@@ -127,7 +130,8 @@ impl SpreadArgs {
             slurm: slurm_of(typed, &on.on)?,
             print_script,
             sources: sources.into_iter().map(PathBuf::from).collect(),
-            target: target.into(),
+            target,
+            far,
             job: typed.value(&spreading::JOB)?,
             on,
             ssh: typed.value(&remote::SSH)?,
@@ -135,11 +139,51 @@ impl SpreadArgs {
             rate_bytes_per_second: rate.map(|rate| rate.bytes_per_second),
             times: LeaseTimes::of_lease(typed.value_or_default(&spreading::LEASE)?),
             split_above: typed.value_or_default(&spreading::SPLIT_ABOVE)?,
+            split_above_typed: typed.value(&spreading::SPLIT_ABOVE)?.is_some(),
             dry_run,
             metrics,
             show: Show::of(typed)?,
         })
     }
+}
+
+/// Sources are on storage that all nodes see.
+fn refuse_far(source: &OsStr) -> Result<(), String> {
+    let text = source.to_string_lossy();
+    let is_far = text.split('/').next().is_some_and(|first| first.contains(':'));
+    match is_far || text == "-" {
+        true => Err(format!(
+            "'{text}' is no folder that all nodes see: the sources of spread are folders and files \
+             under the same path on all nodes, so run it where they are (write ./a:b if a name \
+             has a colon)"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The destination, and the hosts that see it where it is not on the nodes: `a,b:/archive`.
+fn target_of(typed: &Typed, target: &OsStr) -> Result<(PathBuf, Option<FarHosts>), String> {
+    let install = typed.value_or_default(&remote::INSTALL)?.name().to_string();
+    let datapump = typed.value(&remote::REMOTE_DATAPUMP)?;
+    let text = target.to_string_lossy();
+    let end = EndArg::parse(target, Role::Target, 0)?;
+    let Location::Path(path) = end.location else {
+        return Err(format!(
+            "'{text}' is no folder: the destination of spread is one, here or on far hosts \
+             (HOST,HOST:/FOLDER)"
+        ));
+    };
+    let Some(hosts) = end.host else { return Ok((path, None)) };
+    if end.port.is_some() {
+        return Err(format!(
+            "'{text}': a port of ssh is in ssh_config on all nodes: write HOST,HOST:/FOLDER"
+        ));
+    }
+    let hosts = hosts.split(',').map(|host| host_as_typed(OsStr::new(host)));
+    let mut hosts: Vec<String> = hosts.collect::<Result<_, String>>()?;
+    let mut seen = BTreeSet::new();
+    hosts.retain(|host| seen.insert(host.clone()));
+    Ok((path, Some(FarHosts { hosts, datapump, install })))
 }
 
 /// Options of Slurm are for workers in Slurm.
@@ -178,14 +222,15 @@ impl ResumeArgs {
 impl CancelArgs {
     pub(super) fn of(typed: &Typed) -> Result<CancelArgs, String> {
         let forget = typed.has(&spreading::FORGET);
-        Ok(CancelArgs { job: job(typed), forget, show: Show::of(typed)? })
+        let ssh = typed.value(&remote::SSH)?;
+        Ok(CancelArgs { job: job(typed), ssh, forget, show: Show::of(typed)? })
     }
 }
 
 impl WorkArgs {
     pub(super) fn of(typed: &Typed) -> Result<WorkArgs, String> {
         let name = typed.value_or_default(&spreading::WORKER)?;
-        Ok(WorkArgs { job: job(typed), name })
+        Ok(WorkArgs { job: job(typed), ssh: typed.value(&remote::SSH)?, name })
     }
 }
 
@@ -210,9 +255,11 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     // A place that cannot be used ends it before anything is made.
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &args.on.text, console)?;
     let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
-    let folder = begin(&SpreadOrder {
+    let (folder, news) = begin(&SpreadOrder {
         sources: args.sources.clone(),
         target: args.target.clone(),
+        far: args.far.clone(),
+        ssh: args.ssh.clone(),
         job: args.job.clone(),
         copying: Copying { bytes_per_second: share, ..args.copying.clone() },
         times: args.times,
@@ -221,11 +268,20 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         split_above: args.split_above,
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })?;
+    if args.far.is_some() && args.split_above_typed {
+        console.remark("large files go whole to a far host: --split-above changes nothing");
+    }
+    for one in news {
+        if let News::Refused(host, why) = one {
+            console.warning(&format!("the far host {host} cannot be used now: {why}"));
+        }
+    }
     let order = RunOrder {
         program: program()?,
-        cutting: cutting(workers, args.split_above),
+        cutting: cutting(workers, args.split_above, args.far.is_some()),
         earlier: None,
         is_planned: false,
+        ssh: args.ssh.clone(),
     };
     coordinate(&folder, &order, launcher.as_mut(), (console, &metrics))
 }
@@ -241,7 +297,7 @@ fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> 
 /// The plan, and nothing is made.
 fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
-    let cutting = cutting(workers, args.split_above);
+    let cutting = cutting(workers, args.split_above, args.far.is_some());
     let sources = sources(&args.sources)?;
     let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
     let (notices, _told) = mpsc::channel();
@@ -380,7 +436,7 @@ fn finished(folder: &JobFolder, totals: &Totals, overview: &Overview) -> Conclus
         failed: totals.failed,
         elapsed_s: overview.elapsed_s,
         job: &job,
-        destination: &folder.destination.display().to_string(),
+        destination: &folder.destination_shown(),
         failures,
     });
     for (host, factor) in &overview.slow {
@@ -403,7 +459,7 @@ pub(super) fn run_resume(args: &ResumeArgs, started: Instant) -> u8 {
 fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault> {
     let folder = JobFolder::open(&args.job)?;
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &folder.manifest.on, console)?;
-    let (order, repaired) = resumed(&folder, program()?)?;
+    let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
     repaired.iter().for_each(|text| console.warning(text));
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
@@ -445,7 +501,7 @@ pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
         let job = folder.path().display().to_string();
         let text = match args.forget {
             true => {
-                forget(&folder)?;
+                forget(&folder, args.ssh.as_deref())?;
                 format!("{job}: given up; what was committed stays at the destination\n")
             }
             false => format!(
@@ -465,7 +521,7 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
     let done = signals::install(&watch)
         .map_err(|why| Fault::system("catch signals", &why))
         .and_then(|()| JobFolder::open(&args.job))
-        .and_then(|folder| work::work(folder, &args.name, &watch));
+        .and_then(|folder| work::work(folder, &args.name, args.ssh.as_deref(), &watch));
     match done {
         Ok(()) => 0,
         Err(fault) => {

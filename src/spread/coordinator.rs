@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::destination::Destination;
 use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
 use super::events::Events;
 use super::folder::{JobFolder, Part};
@@ -34,6 +35,8 @@ pub struct RunOrder {
     pub earlier: Option<Earlier>,
     /// The plan is complete.
     pub is_planned: bool,
+    /// The command of ssh, for a far destination.
+    pub ssh: Option<Vec<String>>,
 }
 
 /// What an interrupted plan has left.
@@ -317,9 +320,10 @@ impl Coordinator<'_> {
 
     fn finish(mut self) -> Result<Totals, Fault> {
         self.launcher.job_is_done();
-        finish_folders(self.folder)?;
+        let mut at = Destination::of(self.folder, "", self.order.ssh.as_deref());
+        finish_folders(self.folder, &mut at)?;
         let totals = merge_receipts(self.folder)?;
-        leave_destination(self.folder)?;
+        leave_destination(&mut at)?;
         self.events.note("has finished", None, &format!("{} files", totals.files));
         Ok(totals)
     }

@@ -2,10 +2,9 @@
 //! names to the staging folder of the attempt.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -33,7 +32,16 @@ pub(super) enum Told {
         item: u64,
         bytes: u64,
         digest: Option<String>,
+        /// Which try to copy it was, where each has a folder of its own.
+        copied_by: Option<usize>,
     },
+    /// Items of which a copy that went well said nothing: links, which have no bytes.
+    Unsaid {
+        items: Vec<u64>,
+        copied_by: Option<usize>,
+    },
+    /// The far host was lost: what is left goes to the next.
+    LostHost(String, Fault),
     /// An item cannot be copied.
     Failed {
         item: u64,
@@ -48,7 +56,7 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct ShardCopy {
     watch: Arc<Mutex<Weak<Watch>>>,
-    /// Of what has ended, of a range, or of a whole that is put together.
+    /// Of a range, of a whole that is put together, or of what has ended.
     progress: Arc<Progress>,
     unbegun: Arc<Mutex<Unbegun>>,
     began: Tick,
@@ -71,6 +79,8 @@ pub(super) struct ShardOrder {
     /// The source is a file, and not a folder with names.
     pub is_single: bool,
     pub times: LeaseTimes,
+    /// Far hosts that see the staging folder, in the order in which they are tried, and how.
+    pub far: Option<(Vec<String>, Remote)>,
 }
 
 /// Where the ranges of a file are, and their digests.
@@ -102,29 +112,26 @@ impl ShardCopy {
         ShardCopy { watch, progress, unbegun: unbegun.clone(), began: *began }
     }
 
-    /// It begins with some files at a time; what it has not begun with may be taken away.
+    /// It begins with some files at a time; what it has not begun with may be taken away. To a far
+    /// host it begins with all of them, as each beginning is a login there.
     fn all_files(&self, order: &ShardOrder, tell: &Sender<Told>) -> Result<Waits, Fault> {
         let (mut waits, mut last) = (Waits::default(), None);
         loop {
             let began = clock::now();
             let next: BTreeMap<Vec<u8>, u64> = {
                 let mut unbegun = locked(&self.unbegun);
-                let count = given::next_files(last, unbegun.len() as u64, order.times) as usize;
-                unbegun.drain(..count).collect()
+                let left = unbegun.len() as u64;
+                let count = match order.far {
+                    Some(_) => left,
+                    None => given::next_files(last, left, order.times),
+                };
+                unbegun.drain(..count as usize).collect()
             };
             if next.is_empty() {
                 return Ok(waits);
             }
             let count = next.len() as u64;
-            let (notices, heard) = mpsc::channel();
-            let watch = Arc::new(Watch::new(notices));
-            *locked(&self.watch) = Arc::downgrade(&watch);
-            // One that was asked before this watch could be told.
-            if self.progress.stop.load(Relaxed) {
-                return Err(Fault::interrupted());
-            }
-            let bytes = &self.progress.bytes;
-            let some = some_files(order, next, (watch, heard), (bytes, tell))?;
+            let some = copy_some(order, next, (&self.watch, &self.progress), tell)?;
             waits.source_s += some.source_s;
             waits.cpu_s += some.cpu_s;
             waits.destination_s += some.destination_s;
@@ -161,27 +168,67 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies some files, as `datapump copy` does.
-fn some_files(
+/// Copies some files, to one far host after the other where one is lost. Each try has a folder
+/// of its own: what the far side of a lost one still writes is then in no other's file.
+fn copy_some(
     order: &ShardOrder,
-    items: BTreeMap<Vec<u8>, u64>,
-    (watch, heard): (Arc<Watch>, Receiver<Notice>),
-    (bytes, tell): (&AtomicU64, &Sender<Told>),
+    mut left: BTreeMap<Vec<u8>, u64>,
+    (watch, progress): (&Mutex<Weak<Watch>>, &Progress),
+    tell: &Sender<Told>,
 ) -> Result<Waits, Fault> {
-    let left = Mutex::new(items.clone());
+    let tries: Vec<Option<&String>> = match &order.far {
+        Some((hosts, _)) => hosts.iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let count = tries.len();
+    for (number, host) in tries.into_iter().enumerate() {
+        let copied_by = host.map(|_| number);
+        let ended = copy_to(order, &mut left, (host, copied_by), (watch, progress), tell);
+        match ended {
+            Err(fault) if fault.class == Class::Unreachable => {
+                let lost = host.cloned().map(|host| Told::LostHost(host, fault.clone()));
+                lost.into_iter().for_each(|lost| drop(tell.send(lost)));
+                if number + 1 == count || progress.stop.load(Relaxed) {
+                    return Err(fault);
+                }
+            }
+            ended => return ended,
+        }
+    }
+    Err(Fault::new(Class::Unreachable, "there is no far host to copy to"))
+}
+
+fn copy_to(
+    order: &ShardOrder,
+    left: &mut BTreeMap<Vec<u8>, u64>,
+    (host, copied_by): (Option<&String>, Option<usize>),
+    (watched, progress): (&Mutex<Weak<Watch>>, &Progress),
+    tell: &Sender<Told>,
+) -> Result<Waits, Fault> {
+    let (notices, heard) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    *locked(watched) = Arc::downgrade(&watch);
+    // It was asked for before this watch could be told.
+    if progress.stop.load(Relaxed) {
+        watch.stop();
+    }
+    let (names, items) = (left.clone(), Mutex::new(std::mem::take(left)));
     let over = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
-        let (left, over) = (&left, &over);
-        scope.spawn(move || hear(&heard, left, (&order.source, over), tell));
-        let ended = carry_out(order, &items, &watch);
+        let hearing = Hearing { items: &items, source: &order.source, over: &over, copied_by };
+        scope.spawn(move || hearing.hear(&heard, tell));
+        let ended = carry_out(order, &names, (host, copied_by), &watch);
         over.store(true, Relaxed);
-        bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
+        progress.bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
         // Usually nothing else holds it: then its notices end here.
         drop(watch);
         ended
-    })?;
-    unsaid(&order.staging, &locked(&left), tell);
-    Ok(ended)
+    });
+    *left = items.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if ended.is_ok() && !left.is_empty() {
+        let _ = tell.send(Told::Unsaid { items: left.values().copied().collect(), copied_by });
+    }
+    ended
 }
 
 /// Copies a range, or puts a file together.
@@ -201,7 +248,8 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     };
     let ended = match done {
         Ok((bytes, (digest, waits))) => {
-            let _ = tell.send(Told::Staged { item: 0, bytes, digest: Some(digest) });
+            let _ =
+                tell.send(Told::Staged { item: 0, bytes, digest: Some(digest), copied_by: None });
             Ok(waits)
         }
         // What ends a copy, or is wrong with the destination, is not the file's.
@@ -216,16 +264,21 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
 
 fn carry_out(
     order: &ShardOrder,
-    items: &BTreeMap<Vec<u8>, u64>,
+    names: &BTreeMap<Vec<u8>, u64>,
+    (host, copied_by): (Option<&String>, Option<usize>),
     watch: &Arc<Watch>,
 ) -> Result<Waits, Fault> {
     let fault = |why| Fault::system("keep the list of names in a temporary file", &why);
     let mut list = tempfile::NamedTempFile::new().map_err(fault)?;
-    for name in items.keys() {
+    for name in names.keys() {
         list.write_all(name).and_then(|()| list.write_all(&[0])).map_err(fault)?;
     }
     list.flush().map_err(fault)?;
-    let name = items.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let name = names.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let target = match copied_by {
+        Some(number) => order.staging.join(number.to_string()),
+        None => order.staging.clone(),
+    };
     let (source, listed) = match order.is_single {
         true => (below(&order.source, name), None),
         false => {
@@ -235,11 +288,11 @@ fn carry_out(
     let job = Job {
         sources: vec![Location::Path(source)],
         source_host: None,
-        target: Location::Path(order.staging.clone()),
-        target_host: None,
+        target: Location::Path(target),
+        target_host: host.cloned(),
         settings: settings(&order.copying),
         listed,
-        remote: Remote::default(),
+        remote: order.far.as_ref().map(|(_, remote)| remote.clone()).unwrap_or_default(),
     };
     remote::copy::run(&job, watch).map(|outcome| waits(&outcome))
 }
@@ -270,58 +323,49 @@ fn waits(outcome: &Outcome) -> Waits {
     }
 }
 
-fn hear(
-    heard: &Receiver<Notice>,
-    items: &Mutex<BTreeMap<Vec<u8>, u64>>,
-    (source, over): (&Path, &AtomicBool),
-    tell: &Sender<Told>,
-) {
-    // Names in faults may be those of the source.
-    let take = |path: &[u8]| {
-        let mut items = locked(items);
-        let inside = Path::new(std::ffi::OsStr::new(mover::pump::source::walk::name_of(path)))
-            .strip_prefix(source)
-            .map(|inside| std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str()).to_vec());
-        items.remove(path).or_else(|| items.remove(&inside.ok()?))
-    };
-    loop {
-        let notice = match heard.recv_timeout(LOOK_EVERY) {
-            Ok(notice) => notice,
-            Err(RecvTimeoutError::Timeout) if !over.load(Relaxed) => continue,
-            Err(_) => return,
-        };
-        let told = match notice {
-            Notice::FileDone { path, bytes, digest, .. } => {
-                take(&path).map(|item| Told::Staged { item, bytes, digest })
-            }
-            Notice::FileFailed { path, fault } => match take(&path) {
-                Some(item) => Some(Told::Failed { item, fault }),
-                None => Some(Told::Warning(fault.text)),
-            },
-            Notice::Warning(text) => Some(Told::Warning(text)),
-            _ => None,
-        };
-        if let Some(told) = told
-            && tell.send(told).is_err()
-        {
-            return;
-        }
-    }
+/// What is heard of one copy.
+struct Hearing<'a> {
+    /// Those of which nothing was said yet.
+    items: &'a Mutex<BTreeMap<Vec<u8>, u64>>,
+    source: &'a Path,
+    over: &'a AtomicBool,
+    copied_by: Option<usize>,
 }
 
-/// Items of which the copy said nothing: links, which have no bytes.
-fn unsaid(staging: &Path, left: &BTreeMap<Vec<u8>, u64>, tell: &Sender<Told>) {
-    for (name, item) in left {
-        let path = below(staging, name);
-        let told = match fs::symlink_metadata(&path) {
-            Ok(_) => Told::Staged { item: *item, bytes: 0, digest: None },
-            Err(_) => {
-                let shown = String::from_utf8_lossy(name).into_owned();
-                let text = format!("'{shown}' was not copied, as it is of no kind that is");
-                Told::Failed { item: *item, fault: Fault::new(Class::SomeFailed, text) }
+impl Hearing<'_> {
+    fn hear(&self, heard: &Receiver<Notice>, tell: &Sender<Told>) {
+        loop {
+            let notice = match heard.recv_timeout(LOOK_EVERY) {
+                Ok(notice) => notice,
+                Err(RecvTimeoutError::Timeout) if !self.over.load(Relaxed) => continue,
+                Err(_) => return,
+            };
+            let told = match notice {
+                Notice::FileDone { path, bytes, digest, .. } => self
+                    .take(&path)
+                    .map(|item| Told::Staged { item, bytes, digest, copied_by: self.copied_by }),
+                Notice::FileFailed { path, fault } => match self.take(&path) {
+                    Some(item) => Some(Told::Failed { item, fault }),
+                    None => Some(Told::Warning(fault.text)),
+                },
+                Notice::Warning(text) => Some(Told::Warning(text)),
+                _ => None,
+            };
+            if let Some(told) = told
+                && tell.send(told).is_err()
+            {
+                return;
             }
-        };
-        let _ = tell.send(told);
+        }
+    }
+
+    /// The item of this name; those in faults may be names of the source.
+    fn take(&self, path: &[u8]) -> Option<u64> {
+        let mut items = locked(self.items);
+        let inside = Path::new(std::ffi::OsStr::new(mover::pump::source::walk::name_of(path)))
+            .strip_prefix(self.source)
+            .map(|inside| std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str()).to_vec());
+        items.remove(path).or_else(|| items.remove(&inside.ok()?))
     }
 }
 

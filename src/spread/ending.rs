@@ -2,16 +2,14 @@
 //! had at the destination is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
-
+use super::destination::{Destination, FolderLook, Name, Step};
 use super::folder::{JobFolder, Part, damaged};
 use super::planning::each_folder;
-use super::records::{Failed, ReceiptLine, ShardDone, below, bytes_of};
+use super::records::{Failed, ReceiptLine, ShardDone, bytes_of};
 use analysis::shards::{Held, names};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
@@ -43,28 +41,31 @@ impl Totals {
 }
 
 /// Makes missing folders, and gives all of them their modes and times.
-pub(super) fn finish_folders(folder: &JobFolder) -> Result<(), Fault> {
+pub(super) fn finish_folders(folder: &JobFolder, at: &mut Destination) -> Result<(), Fault> {
+    let mut some = Vec::new();
+    each_folder(folder.path(), &mut |name, _, _| {
+        some.push(Name(name.to_vec()));
+        match some.len() >= FOLDERS_AT_ONCE {
+            true => at.ask(&Step::MakeFolders(std::mem::take(&mut some))).map(drop),
+            false => Ok(()),
+        }
+    })?;
+    at.ask(&Step::MakeFolders(some))?;
     if !folder.manifest.copying.preserve {
-        return each_folder(folder.path(), &mut |name, _, _| make(folder, name));
+        return Ok(());
     }
-    each_folder(folder.path(), &mut |name, _, _| make(folder, name))?;
-    each_folder(folder.path(), &mut |name, mode, (seconds, nanos)| {
+    let mut some = Vec::new();
+    each_folder(folder.path(), &mut |name, mode, (mtime_s, mtime_ns)| {
         if name.is_empty() && !folder.manifest.destination_was_empty {
             return Ok(());
         }
-        let path = below(&folder.destination, name);
-        let fault = |why: io::Error| Fault::write("set mode and time of", &path, &why);
-        fs::set_permissions(&path, Permissions::from_mode(mode & 0o777)).map_err(fault)?;
-        let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
-        let times = Timestamps { last_access: time, last_modification: time };
-        rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).map_err(|why| fault(why.into()))
-    })
-}
-
-fn make(folder: &JobFolder, name: &[u8]) -> Result<(), Fault> {
-    let path = below(&folder.destination, name);
-    let made = DirBuilder::new().recursive(true).mode(0o777).create(&path);
-    made.map_err(|why| Fault::write("make", &path, &why))
+        some.push(FolderLook { name: Name(name.to_vec()), mode, mtime_s, mtime_ns });
+        match some.len() >= FOLDERS_AT_ONCE {
+            true => at.ask(&Step::SetFolders(std::mem::take(&mut some))).map(drop),
+            false => Ok(()),
+        }
+    })?;
+    at.ask(&Step::SetFolders(some)).map(drop)
 }
 
 /// Where the receipt of a job is.
@@ -138,18 +139,12 @@ pub(super) fn each_line(
 }
 
 /// Gives the destination free: nothing of the job is left there.
-pub(super) fn leave_destination(folder: &JobFolder) -> Result<(), Fault> {
-    let holder = folder.holder();
-    match fs::remove_dir_all(&holder) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => {
-            Err(Fault::write("remove", &holder, &why))
-        }
-        _ => Ok(()),
-    }
+pub(super) fn leave_destination(at: &mut Destination) -> Result<(), Fault> {
+    at.ask(&Step::Leave).map(drop)
 }
 
 /// Gives a job up: its workers have a lease to stop, then what is unfinished is removed.
-pub fn forget(folder: &JobFolder) -> Result<(), Fault> {
+pub fn forget(folder: &JobFolder, ssh: Option<&[String]>) -> Result<(), Fault> {
     let beat = std::time::Duration::from(folder.manifest.times.beat());
     let is_held = || Ok::<_, Fault>(!folder.names(Part::Claims)?.is_empty());
     // A claim that nobody gives back is that of a lost worker, whose staging folder goes too.
@@ -159,8 +154,10 @@ pub fn forget(folder: &JobFolder) -> Result<(), Fault> {
         }
         std::thread::sleep(beat);
     }
-    leave_destination(folder)
+    leave_destination(&mut Destination::of(folder, "", ssh))
 }
 
 const BEATS_OF_A_LEASE: usize = 6;
+/// Folders that are made or set by one step.
+const FOLDERS_AT_ONCE: usize = 500;
 const FAILURES_KEPT: usize = 1000;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::destination::{Destination, Reply, Step};
 use super::records::{Control, FORMAT, Manifest, PlanState, Shard, bytes_of, path_of};
 use analysis::shards::given::Turns;
 use analysis::shards::{Held, names};
@@ -19,7 +20,7 @@ use base::fault::{Class, Fault};
 pub struct JobFolder {
     root: PathBuf,
     pub manifest: Manifest,
-    /// Where the destination is, and the staging folders below it.
+    /// Where the destination is, on the hosts that see it.
     pub destination: PathBuf,
 }
 
@@ -77,10 +78,14 @@ impl Part {
 impl JobFolder {
     /// Makes a job folder, and takes the destination for this job: nothing else may have it. If
     /// that fails, what was made is removed, so the same command can be tried again.
-    pub fn create(root: &Path, manifest: &Manifest) -> Result<JobFolder, Fault> {
+    pub fn create(
+        root: &Path,
+        manifest: &Manifest,
+        destination: &mut Destination,
+    ) -> Result<JobFolder, Fault> {
         make_private(root)?;
         let root = root.canonicalize().map_err(|why| Fault::io("open", root, &why))?;
-        let made = JobFolder::fill(root.clone(), manifest);
+        let made = JobFolder::fill(root.clone(), manifest, destination);
         if made.is_err() {
             // Nobody else can have put anything there: the name was free just now.
             let _ = fs::remove_dir_all(&root);
@@ -88,7 +93,11 @@ impl JobFolder {
         made
     }
 
-    fn fill(root: PathBuf, manifest: &Manifest) -> Result<JobFolder, Fault> {
+    fn fill(
+        root: PathBuf,
+        manifest: &Manifest,
+        destination: &mut Destination,
+    ) -> Result<JobFolder, Fault> {
         for part in Part::ALL {
             make_private(&root.join(part.name()))?;
         }
@@ -96,10 +105,14 @@ impl JobFolder {
         folder.replace("token", manifest.token.as_bytes())?;
         folder.write_json(CONTROL, &Control::default())?;
         folder.write_json(PLAN, &PlanState::default())?;
-        folder.take_destination()?;
+        destination.ask(&Step::Take { job: folder.root.display().to_string() })?;
+        let checked = match destination.far() {
+            Some(far) => far.check_all(),
+            None => Ok(()),
+        };
         // Last: a folder without it was never a job.
-        if let Err(fault) = folder.write_json("manifest.json", manifest) {
-            let _ = fs::remove_dir_all(folder.holder());
+        if let Err(fault) = checked.and_then(|()| folder.write_json("manifest.json", manifest)) {
+            let _ = destination.ask(&Step::Leave);
             return Err(fault);
         }
         Ok(folder)
@@ -154,6 +167,15 @@ impl JobFolder {
         self.part(part).join(name)
     }
 
+    /// The destination as it may be typed.
+    pub fn destination_shown(&self) -> String {
+        let path = self.destination.display();
+        match &self.manifest.far {
+            Some(far) => format!("{}:{path}", far.name()),
+            None => path.to_string(),
+        }
+    }
+
     /// The source of this number.
     pub fn source(&self, number: usize) -> Result<PathBuf, Fault> {
         let source = self.manifest.sources.get(number);
@@ -166,51 +188,23 @@ impl JobFolder {
         source.and_then(|source| bytes_of(&source.prefix)).ok_or_else(|| damaged(&self.root))
     }
 
-    /// What this job has at the destination while it runs.
-    pub fn holder(&self) -> PathBuf {
-        holder_of(&self.destination)
-    }
-
-    /// The staging folders of its attempts.
-    pub fn staging(&self) -> PathBuf {
-        self.holder().join(&self.manifest.id)
-    }
-
-    /// One job at a time has a destination.
-    fn take_destination(&self) -> Result<(), Fault> {
-        let holder = self.holder();
-        match DirBuilder::new().mode(0o700).create(&holder) {
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                let other = fs::read_to_string(holder.join("job")).unwrap_or_default();
-                return Err(Fault::usage(format!(
-                    "another spread has '{}' as its destination; its job folder is '{other}'. \
-                     'datapump spread status {other}' shows it, 'resume' continues it, and \
-                     'cancel --forget' gives it up",
-                    self.destination.display()
-                )));
-            }
-            Err(why) => return Err(Fault::write("make", &holder, &why)),
-            Ok(()) => {}
-        }
-        let job = self.root.display().to_string();
-        replace(&holder, "job", job.as_bytes())?;
-        make_private(&self.staging())?;
-        replace(&self.staging(), "token", self.manifest.token.as_bytes()).map(drop)
-    }
-
     /// Whether the folder and the destination that this process sees are those of the job, and not
     /// others of the same name on this node.
-    pub fn check_shared(&self) -> Result<(), Fault> {
+    pub fn check_shared(&self, destination: &mut Destination) -> Result<(), Fault> {
         let here = hostname();
-        for (what, folder) in [("job folder", self.root.clone()), ("destination", self.staging())] {
-            let token = fs::read_to_string(folder.join("token")).unwrap_or_default();
-            if token != self.manifest.token {
-                return Err(Fault::usage(format!(
-                    "the {what} that {here} sees as '{}' is not that of the job: it must be on \
-                     storage that all nodes share, under the same path",
-                    folder.display()
-                )));
-            }
+        let other = |what: &str, folder: &Path| {
+            Fault::usage(format!(
+                "the {what} that {here} sees as '{}' is not that of the job: it must be on \
+                 storage that all nodes share, under the same path",
+                folder.display()
+            ))
+        };
+        let token = fs::read_to_string(self.root.join("token")).unwrap_or_default();
+        if token != self.manifest.token {
+            return Err(other("job folder", &self.root));
+        }
+        if destination.ask(&Step::IsTaken)? != Reply::Yes {
+            return Err(other("destination", &destination.place().staging()));
         }
         for number in 0..self.manifest.sources.len() {
             let source = self.source(number)?;
@@ -364,7 +358,7 @@ fn unwritten(name: &str, why: &serde_json::Error) -> Fault {
     Fault::new(Class::Local, format!("cannot write {name}: {why}"))
 }
 
-fn make_private(path: &Path) -> Result<(), Fault> {
+pub(super) fn make_private(path: &Path) -> Result<(), Fault> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => Ok(()),
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(Fault::usage(format!(

@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::destination::here::sync_folder;
 use super::folder::{JobFolder, Part, named, read_named, replace};
 use super::records::{Shard, Turn};
-use super::storage::{Storage, sync_folder};
+use super::storage::Storage;
 use analysis::shards::worker::{Answer, Given};
 use analysis::shards::{Claim, given, names};
 use base::fault::{Class, Fault};

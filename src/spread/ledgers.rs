@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::Path;
 
 use super::folder::{JobFolder, Part};
 use super::records::{Committed, bytes_of};
@@ -20,18 +19,17 @@ pub(super) struct Noted {
 impl Noted {
     /// What was committed under a final name. A name that a lost shard had is believed where the
     /// file has the digest that was noted.
-    pub(super) fn of(&self, name: &[u8], path: &Path) -> Result<Option<&Committed>, Fault> {
+    pub(super) fn of(
+        &self,
+        name: &[u8],
+        digest_there: &mut dyn FnMut() -> Result<Option<String>, Fault>,
+    ) -> Result<Option<&Committed>, Fault> {
         if let Some(committed) = self.here.get(name) {
             return Ok(Some(committed));
         }
         let Some(committed) = self.lost.get(name) else { return Ok(None) };
         let Some(digest) = &committed.digest else { return Ok(None) };
-        let mut hasher = blake3::Hasher::new();
-        match File::open(path).and_then(|file| hasher.update_reader(file).map(drop)) {
-            Ok(()) => Ok((hasher.finalize().to_hex().as_str() == digest).then_some(committed)),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(Fault::io("read", path, &why)),
-        }
+        Ok((digest_there()?.as_ref() == Some(digest)).then_some(committed))
     }
 
     /// Reads the ledgers of a claim's attempts. `had_staging` are those that were fenced with a

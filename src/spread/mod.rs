@@ -4,6 +4,7 @@
 
 pub mod coordinator;
 mod copying;
+pub mod destination;
 pub mod ending;
 mod events;
 pub mod folder;
@@ -19,16 +20,17 @@ pub mod submitted;
 pub mod view;
 pub mod work;
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::folder::{JobFolder, holder_of, random_hex};
+use self::destination::far::{Far, News};
+use self::destination::{Destination, Name, Place, Reply, Step, strange};
+use self::folder::{JobFolder, random_hex};
 use self::launcher::Launcher;
 use self::launcher::local::Local;
 use self::launcher::slurm::{Request, Slurm};
 use self::launcher::ssh::Ssh;
-use self::records::{Copying, FORMAT, Manifest, SourceRoot, text_of, text_of_path};
+use self::records::{Copying, FORMAT, FarHosts, Manifest, SourceRoot, text_of, text_of_path};
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::plan::{Cost, Cutting};
 use base::fault::Fault;
@@ -75,7 +77,7 @@ impl On {
         request: &Request,
     ) -> Result<Box<dyn Launcher>, Fault> {
         Ok(match self {
-            On::Local(workers) => Box::new(Local::new(*workers)),
+            On::Local(workers) => Box::new(Local::new(*workers, ssh)),
             On::Ssh(list) => Box::new(Ssh::read(list, ssh)?),
             On::Slurm(_) => Box::new(Slurm::new(self.request(request))),
         })
@@ -99,6 +101,10 @@ pub struct SpreadOrder {
     /// As typed: a trailing slash has a meaning.
     pub sources: Vec<PathBuf>,
     pub target: PathBuf,
+    /// The hosts that see the target, where the nodes do not.
+    pub far: Option<FarHosts>,
+    /// The command of ssh, for them.
+    pub ssh: Option<Vec<String>>,
     /// `None` for a new folder in the current one.
     pub job: Option<PathBuf>,
     pub copying: Copying,
@@ -110,14 +116,28 @@ pub struct SpreadOrder {
     pub command: Vec<String>,
 }
 
-/// Makes the job folder, and takes the destination.
-pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
+/// Makes the job folder, and takes the destination. With what is to be told of far hosts.
+pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
     let sources = sources(&order.sources)?;
-    let was_empty = make_destination(&order.target)?;
-    let destination = canonical(&order.target)?;
-    for source in &sources {
-        refuse_inside(&destination, source)?;
+    let mut place =
+        Place { folder: Name::from(&*order.target), id: random_hex(8)?, token: random_hex(16)? };
+    let mut at = match &order.far {
+        Some(far) => {
+            let far = Far::new(place.clone(), far, "", order.ssh.as_deref());
+            Destination::Far(Box::new(far.unchecked()))
+        }
+        None => Destination::Here(place.clone()),
+    };
+    let (destination, was_empty) = match at.ask(&Step::Prepare)? {
+        Reply::Prepared { folder, was_empty } => (folder, was_empty),
+        other => return Err(strange(&other)),
+    };
+    place.folder = destination;
+    let destination = place.destination();
+    if order.far.is_none() {
+        sources.iter().try_for_each(|source| refuse_inside(&destination, source))?;
     }
+    at.move_to(place.clone());
     let job = match &order.job {
         Some(job) => job.clone(),
         None => free_name()?,
@@ -125,10 +145,11 @@ pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
     let manifest = Manifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_string(),
-        id: random_hex(8)?,
-        token: random_hex(16)?,
+        id: place.id,
+        token: place.token,
         sources,
         destination: text_of_path(&destination),
+        far: order.far.clone(),
         destination_was_empty: was_empty,
         copying: order.copying.clone(),
         times: order.times,
@@ -138,7 +159,8 @@ pub fn begin(order: &SpreadOrder) -> Result<JobFolder, Fault> {
         command: order.command.clone(),
         began_unix_s: clock::unix().as_secs(),
     };
-    JobFolder::create(&job, &manifest)
+    let folder = JobFolder::create(&job, &manifest, &mut at)?;
+    Ok((folder, at.far().map(|far| far.news()).unwrap_or_default()))
 }
 
 /// The folders below which names are copied.
@@ -167,26 +189,6 @@ fn source(path: &Path) -> Result<SourceRoot, Fault> {
     Ok(SourceRoot { folder: text_of_path(folder), prefix: String::new(), only })
 }
 
-/// True where nothing was there.
-fn make_destination(target: &Path) -> Result<bool, Fault> {
-    match fs::metadata(target) {
-        Ok(found) if !found.is_dir() => Err(Fault::usage(format!(
-            "'{}' is no folder: spread copies into one",
-            target.display()
-        ))),
-        Ok(_) => {
-            let mut entries =
-                fs::read_dir(target).map_err(|why| Fault::io("list", target, &why))?;
-            let holder = holder_of(target);
-            Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.path() == holder)))
-        }
-        Err(_) => {
-            let made = DirBuilder::new().mode(0o755).create(target);
-            made.map_err(|why| Fault::write("make", target, &why)).map(|()| true)
-        }
-    }
-}
-
 fn refuse_inside(destination: &Path, source: &SourceRoot) -> Result<(), Fault> {
     let folder = records::path_of(&source.folder).unwrap_or_default();
     match source.only.is_none() && destination.starts_with(&folder) {
@@ -210,9 +212,10 @@ fn free_name() -> Result<PathBuf, Fault> {
     free.next().ok_or_else(|| Fault::usage("name a new folder for the job with --job"))
 }
 
-/// How a job of so many workers is cut.
-pub fn cutting(workers: usize, split_above: u64) -> Cutting {
-    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
+/// How a job of so many workers is cut. To far hosts a large file goes whole, by one worker.
+pub fn cutting(workers: usize, split_above: u64, is_far: bool) -> Cutting {
+    let range_above = (!is_far).then_some(split_above);
+    Cutting { range_above, ..Cutting::new(Cost::UNKNOWN, workers) }
 }
 
 /// The values of `--on`, as the user reads them.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
+use super::destination::{Destination, Reply, Step};
 use super::ending::head;
 use super::folder::{JobFolder, Part, replace};
 use super::giving::{close, keep_turn, open_part, restore, turn_of};
@@ -22,18 +23,27 @@ use base::fault::Fault;
 
 /// What is to be done to continue a job, and what was repaired. Where nothing is left of the
 /// destination's side of it, the job was finished or given up.
-pub fn resumed(folder: &JobFolder, program: PathBuf) -> Result<(RunOrder, Vec<String>), Fault> {
+pub fn resumed(
+    folder: &JobFolder,
+    program: PathBuf,
+    ssh: Option<Vec<String>>,
+) -> Result<(RunOrder, Vec<String>), Fault> {
+    // Whether the job has the destination still is asked without a proof that it has.
+    let mut at = match Destination::of(folder, "", ssh.as_deref()) {
+        Destination::Far(far) => Destination::Far(Box::new(far.unchecked())),
+        here => here,
+    };
     let mut repaired = Vec::new();
     for part in Part::ALL {
         make_if_missing(&folder.part(part), &mut repaired)?;
     }
-    if fs::metadata(folder.staging()).is_err() {
+    let Reply::Names(Some(attempts)) = at.ask(&Step::ListStaging)? else {
         return Err(Fault::usage(format!(
             "the job '{}' has nothing at '{}' any more: it is finished, or was given up",
             folder.path().display(),
-            folder.destination.display()
+            folder.destination_shown()
         )));
-    }
+    };
     replace(folder.path(), "token", folder.manifest.token.as_bytes())?;
     let plan = match folder.plan() {
         Ok(plan) => plan,
@@ -42,16 +52,17 @@ pub fn resumed(folder: &JobFolder, program: PathBuf) -> Result<(RunOrder, Vec<St
             PlanState::default()
         }
     };
-    let shards = readable_shards(folder, &mut repaired)?;
+    let shards = readable_shards(folder, &mut at, &mut repaired)?;
     let lost = plan.planned.is_some_and(|planned| planned_only(&shards).count() < planned as usize);
-    name_all(folder, &shards, &mut repaired)?;
+    name_all(folder, &shards, &attempts, &mut repaired)?;
     let is_planned = plan.planned.is_some() && !lost && folder.path().join("folders").exists();
     let earlier = (!is_planned).then(|| earlier(folder, &shards)).transpose()?;
     if !is_planned {
         folder.set_plan(&PlanState { planned: None, ..plan })?;
     }
-    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above);
-    Ok((RunOrder { program, cutting, earlier, is_planned }, repaired))
+    let is_far = folder.manifest.far.is_some();
+    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above, is_far);
+    Ok((RunOrder { program, cutting, earlier, is_planned, ssh }, repaired))
 }
 
 fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {
@@ -69,6 +80,7 @@ fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fau
 /// names are planned again.
 fn readable_shards(
     folder: &JobFolder,
+    at: &mut Destination,
     repaired: &mut Vec<String>,
 ) -> Result<BTreeMap<u32, f64>, Fault> {
     let mut readable = BTreeMap::new();
@@ -93,7 +105,7 @@ fn readable_shards(
     // With what was given away of it, and what it was given away of.
     let is_of_them = |number: &u32| families.contains(&given::planned(*number));
     for number in numbers(folder, Part::Shards)?.iter().filter(|number| is_of_them(number)) {
-        set_aside(folder, *number)?;
+        set_aside(folder, at, *number)?;
         readable.remove(number);
     }
     for part in numbers(folder, Part::Given)?.iter().filter(|number| is_of_them(number)) {
@@ -115,13 +127,14 @@ fn planned_only(shards: &BTreeMap<u32, f64>) -> impl Iterator<Item = (&u32, &f64
 
 /// A shard that nobody can work on has no place among the others. A new one, with another number,
 /// has its names.
-fn set_aside(folder: &JobFolder, number: u32) -> Result<(), Fault> {
+fn set_aside(folder: &JobFolder, at: &mut Destination, number: u32) -> Result<(), Fault> {
     let name = names::of_shard(number);
     let path = folder.file(Part::Shards, &name);
     let aside = folder.file(Part::Shards, &format!(".{name}.damaged"));
     fs::rename(&path, &aside).map_err(|why| Fault::write("rename", &path, &why))?;
     keep_ledgers(folder, number)?;
-    fence(folder, number)?;
+    // A worker that has it still can commit nothing any more.
+    at.ask(&Step::Fence(number))?;
     for part in NAMED {
         for name in folder.names(part)? {
             if shard_of(&name) == Some(number) {
@@ -148,26 +161,11 @@ fn keep_ledgers(folder: &JobFolder, number: u32) -> Result<(), Fault> {
     lost.sync_all().map_err(fault)
 }
 
-/// A worker that has it still can commit nothing any more.
-fn fence(folder: &JobFolder, number: u32) -> Result<(), Fault> {
-    let staging = folder.staging();
-    let entries = fs::read_dir(&staging).map_err(|why| Fault::io("list", &staging, &why))?;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_of_it = names::parse_open(&name).is_some_and(|(shard, _)| shard == number);
-        if is_of_it && path.is_dir() {
-            let fault = |why: io::Error| Fault::write("remove", &path, &why);
-            fs::remove_dir_all(&path).map_err(fault)?;
-            File::create(&path).map_err(fault)?;
-        }
-    }
-    Ok(())
-}
-
 /// Every shard has one name: one that has none is done where its receipt says so, and else open.
 fn name_all(
     folder: &JobFolder,
     shards: &BTreeMap<u32, f64>,
+    staging: &[String],
     repaired: &mut Vec<String>,
 ) -> Result<(), Fault> {
     // Twice: a worker may rename one from a part that is still to be listed to one that was.
@@ -185,12 +183,9 @@ fn name_all(
         }
     }
     // A staging folder of an attempt whose ledger is lost counts too.
-    for entry in fs::read_dir(folder.staging()).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some((shard, attempt)) = names::parse_open(&name) {
-            let last = attempts.entry(shard).or_default();
-            *last = attempt.max(*last);
-        }
+    for (shard, attempt) in staging.iter().filter_map(|name| names::parse_open(name)) {
+        let last = attempts.entry(shard).or_default();
+        *last = attempt.max(*last);
     }
     for shard in shards.keys().copied().filter(|shard| !named.contains(shard)) {
         if shard >= PLANNED_MAX && open_part(folder, shard)? == Answer::Moved {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use analysis::shards::Claim;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Waits;
+use base::job::Install;
 use base::settings::{Direct, EngineChoice, Links};
 
 /// What a job is. Written once.
@@ -24,6 +25,9 @@ pub struct Manifest {
     pub sources: Vec<SourceRoot>,
     /// From the root.
     pub destination: String,
+    /// The hosts that see the destination, where the nodes do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarHosts>,
     /// Nothing was at the destination when the job was planned.
     pub destination_was_empty: bool,
     pub copying: Copying,
@@ -36,6 +40,30 @@ pub struct Manifest {
     /// The command line that began it.
     pub command: Vec<String>,
     pub began_unix_s: u64,
+}
+
+/// Hosts that all see the destination under the same path. How ssh logs in there is not kept here:
+/// that is what each node's own configuration says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarHosts {
+    /// `[USER@]HOST`, as ssh takes it.
+    pub hosts: Vec<String>,
+    /// The program there; the one in their PATH, or one that is sent, when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datapump: Option<String>,
+    /// Whether a program is sent.
+    pub install: String,
+}
+
+impl FarHosts {
+    pub fn install(&self) -> Install {
+        Install::parse(&self.install).unwrap_or(Install::Auto)
+    }
+
+    /// As it may be typed.
+    pub fn name(&self) -> &str {
+        self.hosts.first().map_or("", String::as_str)
+    }
 }
 
 /// A folder whose content is copied, or that has a file which is.
@@ -180,6 +208,9 @@ pub struct ShardDone {
     pub attempt: u32,
     pub worker: String,
     pub host: String,
+    /// The far host that it was committed at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
     pub files: u64,
     pub bytes: u64,
     pub kept: u64,
@@ -209,6 +240,9 @@ pub struct Beat {
     /// As it was started; the file has a name of its own for each process.
     pub name: String,
     pub host: String,
+    /// The far host that it logs in to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
     pub pid: u32,
     pub state: WorkerDoes,
     pub shard: Option<u32>,

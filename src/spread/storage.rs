@@ -2,15 +2,15 @@
 //! is said in `analysis::shards::worker`, and why in docs/SPREAD.md.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD};
 use serde::Serialize;
 
 use super::copying::Parts;
+use super::destination::{Destination, Found, Linked, Name, Reply, Spot, Step, here, strange};
 use super::ending::{Line, each_line};
 use super::folder::{JobFolder, Part, read_json, replace};
 use super::ledgers::Noted;
@@ -28,6 +28,7 @@ use base::fault::{Class, Fault};
 #[derive(Debug)]
 pub(super) struct Storage {
     pub(super) folder: JobFolder,
+    pub(super) destination: Destination,
     /// The name of this process among workers.
     pub(super) me: String,
     pub(super) host: String,
@@ -54,7 +55,10 @@ pub(super) struct ShardWork {
     surveyed: usize,
     /// What is still to be copied.
     pub(super) left: BTreeMap<Vec<u8>, u64>,
-    pub(super) staged: BTreeMap<u64, Committed>,
+    pub(super) staged: BTreeMap<u64, Staged>,
+    /// Items that are noted, and what became of those that were linked with the one asked for.
+    noted_items: Vec<u64>,
+    linked: BTreeMap<u64, Linked>,
     committed: BTreeMap<u64, Committed>,
     pub(super) failed: BTreeMap<u64, Failed>,
     kept: u64,
@@ -62,18 +66,40 @@ pub(super) struct ShardWork {
     moved_bytes: u64,
     ledger: Option<File>,
     /// Folders whose new names are not on stable storage yet.
-    unsynced: BTreeSet<PathBuf>,
+    unsynced: BTreeSet<Spot>,
     pub(super) began_s: f64,
     pub(super) waits: Waits,
 }
 
+/// What is complete in a staging folder.
+#[derive(Clone, Debug)]
+pub(super) struct Staged {
+    pub(super) committed: Committed,
+    /// Which try to copy it was, where each has a folder of its own.
+    pub(super) copied_by: Option<usize>,
+}
+
 impl ShardWork {
-    /// The name of an item in the staging folder.
-    fn staged_name(&self, item: u64) -> Option<Vec<u8>> {
-        match (&self.shard.range, &self.shard.whole) {
-            (None, None) => self.names.get(item as usize).cloned(),
-            _ => Some(STAGED.to_vec()),
-        }
+    /// Where an item is in the staging folder.
+    pub(super) fn staged_spot(&self, item: u64, copied_by: Option<usize>) -> Option<Spot> {
+        let name = match (&self.shard.range, &self.shard.whole) {
+            (None, None) => self.names.get(item as usize)?.clone(),
+            _ => STAGED.to_vec(),
+        };
+        let name = match copied_by {
+            Some(number) => [format!("{number}/").as_bytes(), &name].concat(),
+            None => name,
+        };
+        Some(Spot::Staged { attempt: names::of_attempt(self.claim), name: Name(name) })
+    }
+
+    /// The final name of an item.
+    fn final_spot(&self, item: u64) -> Option<Spot> {
+        let name = self.names.get(item as usize)?;
+        Some(match self.shard.range {
+            Some(_) => Spot::Part(self.claim.shard),
+            None => Spot::Final(Name([&self.prefix, &name[..]].concat())),
+        })
     }
 
     /// What this attempt has staged.
@@ -88,10 +114,10 @@ impl ShardWork {
 }
 
 impl Storage {
-    pub(super) fn new(folder: JobFolder, me: &str) -> Storage {
-        let host = super::folder::hostname();
-        let had_staging = BTreeSet::new();
-        Storage { folder, me: me.to_string(), host, work: None, had_staging, trouble: None }
+    pub(super) fn new(folder: JobFolder, destination: Destination, me: &str) -> Storage {
+        let (me, host) = (me.to_string(), super::folder::hostname());
+        let (work, had_staging, trouble) = (None, BTreeSet::new(), None);
+        Storage { folder, destination, me, host, work, had_staging, trouble }
     }
 
     /// A failed call, as the worker is told of it.
@@ -174,10 +200,7 @@ impl Storage {
         let answer = self.rename(&self.claim_file(claim, &self.me), &done)?;
         let whole = self.work.as_ref().and_then(|work| work.shard.whole.as_ref());
         if let (Answer::Moved, Some(whole)) = (&answer, whole) {
-            // The rest goes with the job.
-            for part in &whole.parts {
-                let _ = fs::remove_file(part_file(&self.folder.staging(), *part));
-            }
+            self.destination.ask(&Step::RemoveParts(whole.parts.clone()))?;
         }
         Ok(answer)
     }
@@ -224,7 +247,7 @@ impl Storage {
                 })?;
             }
         }
-        let path = |part: &u32| part_file(&self.folder.staging(), *part);
+        let path = |part: &u32| self.destination.place().path(&Spot::Part(*part));
         let paths: Vec<PathBuf> = whole.parts.iter().map(path).collect();
         let digests: Vec<String> =
             whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect();
@@ -253,7 +276,7 @@ impl Storage {
         let ledger = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let ledger = ledger.map_err(fault)?;
         ledger.sync_all().map_err(fault)?;
-        sync_folder(&self.folder.part(Part::Ledgers))?;
+        here::sync_folder(&self.folder.part(Part::Ledgers))?;
         self.work = Some(ShardWork {
             claim,
             names,
@@ -266,6 +289,8 @@ impl Storage {
             surveyed: 0,
             left: BTreeMap::new(),
             staged: BTreeMap::new(),
+            noted_items: Vec::new(),
+            linked: BTreeMap::new(),
             committed: BTreeMap::new(),
             failed: BTreeMap::new(),
             kept: 0,
@@ -279,28 +304,15 @@ impl Storage {
         Ok(Answer::Done)
     }
 
-    pub(super) fn staging_of(&self, claim: Claim) -> PathBuf {
-        self.folder.staging().join(names::of_attempt(claim))
-    }
-
     /// A file of the folder's name: the folder can then never be made.
     pub(super) fn tombstone(&mut self, claim: Claim) -> Result<Answer, Fault> {
-        let path = self.staging_of(claim);
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(_) => Ok(Answer::Stands),
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                match fs::symlink_metadata(&path) {
-                    Ok(found) if found.is_dir() => {
-                        self.had_staging.insert(claim);
-                        Ok(Answer::Folder)
-                    }
-                    Ok(_) => Ok(Answer::Stands),
-                    // It was removed by another in this moment: once more.
-                    Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::Folder),
-                    Err(why) => Err(Fault::io("look at", &path, &why)),
-                }
+        match self.destination.ask(&Step::Tombstone(names::of_attempt(claim)))? {
+            Reply::Folder => {
+                self.had_staging.insert(claim);
+                Ok(Answer::Folder)
             }
-            Err(why) => Err(Fault::write("make", &path, &why)),
+            Reply::Stands => Ok(Answer::Stands),
+            other => Err(strange(&other)),
         }
     }
 
@@ -308,21 +320,20 @@ impl Storage {
         if self.work.as_ref().is_some_and(|work| work.claim == claim) {
             self.work = None;
         }
-        let path = self.staging_of(claim);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_dir() => remove_some(&path, REMOVED_AT_ONCE),
-            Ok(_) => Ok(Answer::Done),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::Done),
-            Err(why) => Err(Fault::io("look at", &path, &why)),
+        match self.destination.ask(&Step::RemoveStaging(names::of_attempt(claim)))? {
+            Reply::GoesOn => Ok(Answer::GoesOn),
+            Reply::Done => Ok(Answer::Done),
+            other => Err(strange(&other)),
         }
     }
 
-    pub(super) fn make_staging(&self, claim: Claim) -> Result<Answer, Fault> {
-        let path = self.staging_of(claim);
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => Ok(Answer::Done),
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Ok(Answer::Stands),
-            Err(why) => Err(Fault::write("make", &path, &why)),
+    pub(super) fn make_staging(&mut self, claim: Claim) -> Result<Answer, Fault> {
+        let tries = self.destination.far().map_or(0, |far| far.hosts().len());
+        let attempt = names::of_attempt(claim);
+        match self.destination.ask(&Step::MakeStaging { attempt, tries })? {
+            Reply::Done => Ok(Answer::Done),
+            Reply::Stands => Ok(Answer::Stands),
+            other => Err(strange(&other)),
         }
     }
 
@@ -330,7 +341,6 @@ impl Storage {
     pub(super) fn survey(&mut self) -> Result<Answer, Fault> {
         let may_be_there = !self.folder.manifest.destination_was_empty;
         let skips = self.folder.manifest.copying.skip_unchanged;
-        let (destination, staging) = (self.folder.destination.clone(), self.folder.staging());
         let noted = match self.work.as_mut().and_then(|work| work.noted.take()) {
             Some(noted) => noted,
             None => match &self.work {
@@ -340,26 +350,36 @@ impl Storage {
         };
         let Some(work) = &mut self.work else { return Ok(Answer::Surveyed(0)) };
         let until = (work.surveyed + SURVEYED_AT_ONCE).min(work.names.len());
-        for item in work.surveyed..until {
-            let name = work.names[item].clone();
+        let mut known = BTreeMap::new();
+        let mut looked_at = Vec::new();
+        for item in work.surveyed as u64..until as u64 {
+            let Some(spot) = work.final_spot(item) else { continue };
+            let name = &work.names[item as usize];
+            if work.given.contains(name) {
+                continue;
+            }
+            let of_job = noted.of(name, &mut || digest_there(&mut self.destination, &spot))?;
+            if of_job.is_some() || may_be_there {
+                looked_at.push((item, spot));
+            }
+            known.extend(of_job.map(|committed| (item, committed.clone())));
+        }
+        let found = look(&mut self.destination, &looked_at)?;
+        for item in work.surveyed as u64..until as u64 {
+            let name = work.names[item as usize].clone();
             if work.given.contains(&name) {
                 continue;
             }
-            let path = match work.shard.range {
-                Some(_) => part_file(&staging, work.claim.shard),
-                None => final_name(&destination, &work.prefix, &name),
-            };
-            let of_job = noted.of(&name, &path)?;
-            let is_there = of_job.is_some() || may_be_there;
-            let found = if is_there { look(&path)? } else { None };
-            let item = item as u64;
-            match (found, of_job) {
+            match (found.get(&item), known.remove(&item)) {
                 (None, _) => drop(work.left.insert(name, item)),
-                (Some(_), Some(committed)) => drop(work.committed.insert(item, committed.clone())),
-                (Some(found), None) if skips && is_unchanged(work, &name, &found) => {
+                (Some(_), Some(committed)) => drop(work.committed.insert(item, committed)),
+                (Some(found), None) if skips && is_unchanged(work, &name, found) => {
                     work.kept += 1;
                 }
-                (Some(_), None) => drop(work.failed.insert(item, exists(&name, &path))),
+                (Some(_), None) => {
+                    let shown = work.final_spot(item).map(|spot| self.destination.shown(&spot));
+                    work.failed.insert(item, exists(&name, &shown.unwrap_or_default()));
+                }
             }
         }
         work.surveyed = until;
@@ -375,62 +395,74 @@ impl Storage {
         let path = self.folder.file(Part::Ledgers, &names::of_attempt(work.claim));
         let fault = |why: io::Error| Fault::write("write", &path, &why);
         let mut lines = Vec::new();
-        items.iter().filter_map(|item| work.staged.get(item)).for_each(|one| line(&mut lines, one));
+        let staged = items.iter().filter_map(|item| work.staged.get(item));
+        staged.for_each(|staged| line(&mut lines, &staged.committed));
         let Some(ledger) = &mut work.ledger else { return Ok(Answer::Done) };
         ledger.write_all(&lines).and_then(|()| ledger.sync_data()).map_err(fault)?;
+        work.noted_items = items.to_vec();
         Ok(Answer::Done)
     }
 
     /// The one step that makes a file appear. It never replaces one.
     pub(super) fn link(&mut self, item: u64) -> Result<Answer, Fault> {
-        let destination = self.folder.destination.clone();
-        let Some(work) = &self.work else { return Ok(Answer::Gone) };
-        let Some(name) = work.names.get(item as usize).cloned() else { return Ok(Answer::Gone) };
-        let Some(staged) = work.staged_name(item) else { return Ok(Answer::Gone) };
-        let staged = below(&self.staging_of(work.claim), &staged);
-        let path = match work.shard.range {
-            Some(_) => part_file(&self.folder.staging(), work.claim.shard),
-            None => final_name(&destination, &work.prefix, &name),
-        };
-        let link = || rustix::fs::linkat(CWD, &staged, CWD, &path, AtFlags::empty());
-        let linked = match link() {
-            Err(rustix::io::Errno::NOENT) if look(&staged)?.is_some() => {
-                let above = path.parent().unwrap_or(&destination);
-                fs::create_dir_all(above).map_err(|why| Fault::write("make", above, &why))?;
-                link()
-            }
-            linked => linked,
-        };
-        let is_ours = match linked {
-            Ok(()) => true,
-            Err(rustix::io::Errno::NOENT) if look(&staged)?.is_none() => return Ok(Answer::Gone),
-            // The answer to a first try may have been lost: then it is the same file.
-            Err(rustix::io::Errno::EXIST) => is_same(&staged, &path)?,
-            Err(why) => return Err(Fault::write("link", &path, &why.into())),
-        };
+        let linked = self.linked(item)?;
         let Some(work) = &mut self.work else { return Ok(Answer::Gone) };
-        let staged_as = work.staged.remove(&item);
-        if is_ours {
-            if let Some(committed) = staged_as {
-                work.moved_files += 1;
-                work.moved_bytes += committed.bytes;
-                work.committed.insert(item, committed);
-            }
-            work.unsynced.extend(path.parent().map(Path::to_path_buf));
-        } else {
-            work.failed.insert(item, exists(&name, &path));
+        if linked == Linked::Gone {
+            return Ok(Answer::Gone);
         }
-        // The rest of the folder goes when the shard is done.
-        let _ = fs::remove_file(&staged);
-        Ok(if is_ours { Answer::Done } else { Answer::Exists })
+        let (Some(staged), Some(spot)) = (work.staged.remove(&item), work.final_spot(item)) else {
+            return Ok(Answer::Gone);
+        };
+        let at = work.staged_spot(item, staged.copied_by);
+        if linked == Linked::Ours {
+            work.moved_files += 1;
+            work.moved_bytes += staged.committed.bytes;
+            work.committed.insert(item, staged.committed);
+            work.unsynced.insert(spot.above());
+        } else {
+            let name = work.names.get(item as usize).cloned().unwrap_or_default();
+            work.failed.insert(item, exists(&name, &self.destination.shown(&spot)));
+        }
+        // The rest of the folder goes when the shard is done. At a far host all of it does: there
+        // an answer may be lost, and the same link be asked for again.
+        if let (Destination::Here(place), Some(at)) = (&self.destination, at) {
+            let _ = fs::remove_file(place.path(&at));
+        }
+        Ok(if linked == Linked::Ours { Answer::Done } else { Answer::Exists })
+    }
+
+    /// Far away all that is noted is linked at once: a round trip for each file is too much. What
+    /// is noted may be committed as long as it is staged, whatever becomes of this worker.
+    fn linked(&mut self, item: u64) -> Result<Linked, Fault> {
+        let Some(work) = &mut self.work else { return Ok(Linked::Gone) };
+        if let Some(linked) = work.linked.remove(&item) {
+            return Ok(linked);
+        }
+        let items = match self.destination.is_here() {
+            true => vec![item],
+            false => work.noted_items.clone(),
+        };
+        let spots = |item: &u64| {
+            let staged = work.staged.get(item)?;
+            Some((*item, (work.staged_spot(*item, staged.copied_by)?, work.final_spot(*item)?)))
+        };
+        let (items, names): (Vec<u64>, Vec<_>) = items.iter().filter_map(spots).unzip();
+        match self.destination.ask(&Step::Link(names))? {
+            Reply::Linked(linked) if linked.len() == items.len() => {
+                work.linked.extend(items.into_iter().zip(linked));
+                Ok(work.linked.remove(&item).unwrap_or(Linked::Gone))
+            }
+            other => Err(strange(&other)),
+        }
     }
 
     /// New names are synced some folders at a time; then the receipt is written.
     pub(super) fn receipt(&mut self, now_s: f64) -> Result<Answer, Fault> {
         let Some(work) = &mut self.work else { return Ok(Answer::Done) };
-        for _ in 0..SYNCED_AT_ONCE {
-            let Some(folder) = work.unsynced.pop_first() else { break };
-            sync_folder(&folder)?;
+        let some: Vec<Spot> = work.unsynced.iter().take(SYNCED_AT_ONCE).cloned().collect();
+        if !some.is_empty() {
+            self.destination.ask(&Step::SyncFolders(some.clone()))?;
+            work.unsynced.retain(|spot| !some.contains(spot));
         }
         if !work.unsynced.is_empty() {
             return Ok(Answer::GoesOn);
@@ -441,6 +473,7 @@ impl Storage {
             attempt: work.claim.attempt,
             worker: self.me.clone(),
             host: self.host.clone(),
+            far: self.destination.host().map(str::to_string),
             // A range is no file; what failed of it is told by the shard of the whole.
             files: if work.shard.range.is_some() { 0 } else { files },
             bytes: if work.shard.whole.is_some() { 0 } else { bytes },
@@ -472,6 +505,20 @@ fn is_there(path: &Path) -> Result<Answer, Fault> {
     }
 }
 
+impl Storage {
+    /// Which of these items are in the staging folder: links, of which a copy says nothing.
+    pub(super) fn staged_of(
+        &mut self,
+        items: &[u64],
+        copied_by: Option<usize>,
+    ) -> Result<BTreeSet<u64>, Fault> {
+        let Some(work) = &self.work else { return Ok(BTreeSet::new()) };
+        let spots = |item: &u64| Some((*item, work.staged_spot(*item, copied_by)?));
+        let names: Vec<(u64, Spot)> = items.iter().filter_map(spots).collect();
+        Ok(look(&mut self.destination, &names)?.into_keys().collect())
+    }
+}
+
 fn yes(is_so: bool) -> Answer {
     if is_so { Answer::Yes } else { Answer::No }
 }
@@ -482,91 +529,47 @@ fn line<T: Serialize>(lines: &mut Vec<u8>, value: &T) {
     lines.push(b'\n');
 }
 
-fn final_name(destination: &Path, prefix: &[u8], name: &[u8]) -> PathBuf {
-    below(destination, &[prefix, name].concat())
-}
-
-fn look(path: &Path) -> Result<Option<fs::Metadata>, Fault> {
-    match fs::symlink_metadata(path) {
-        Ok(found) => Ok(Some(found)),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(Fault::io("look at", path, &why)),
+/// What has these names, by their items.
+fn look(at: &mut Destination, names: &[(u64, Spot)]) -> Result<BTreeMap<u64, Found>, Fault> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let spots = names.iter().map(|(_, spot)| spot.clone()).collect();
+    match at.ask(&Step::Look(spots))? {
+        Reply::Found(found) if found.len() == names.len() => {
+            let items = names.iter().map(|(item, _)| *item);
+            Ok(items.zip(found).filter_map(|(item, found)| Some((item, found?))).collect())
+        }
+        other => Err(strange(&other)),
     }
 }
 
-fn is_same(one: &Path, other: &Path) -> Result<bool, Fault> {
-    let inode = |found: fs::Metadata| (found.dev(), found.ino());
-    Ok(match (look(one)?, look(other)?) {
-        (Some(one), Some(other)) => inode(one) == inode(other),
-        _ => false,
-    })
+fn digest_there(at: &mut Destination, spot: &Spot) -> Result<Option<String>, Fault> {
+    match at.ask(&Step::Digest(spot.clone()))? {
+        Reply::Digest(digest) => Ok(digest),
+        other => Err(strange(&other)),
+    }
 }
 
 /// A destination file of the same size and time as its source.
-fn is_unchanged(work: &ShardWork, name: &[u8], found: &fs::Metadata) -> bool {
-    let times = |of: &fs::Metadata| (of.file_type(), of.len(), of.mtime(), of.mtime_nsec());
-    fs::symlink_metadata(below(&work.source, name))
-        .is_ok_and(|source| times(&source) == times(found))
+fn is_unchanged(work: &ShardWork, name: &[u8], found: &Found) -> bool {
+    fs::symlink_metadata(below(&work.source, name)).is_ok_and(|source| Found::of(&source) == *found)
 }
 
-fn exists(name: &[u8], path: &Path) -> Failed {
+fn exists(name: &[u8], shown: &str) -> Failed {
     Failed {
         name: text_of(name),
         code: Class::SomeFailed.exit_code(),
         why: format!(
-            "'{}' exists: it is kept, as spread replaces nothing (--skip-unchanged keeps what has \
-             the same size and time without an error)",
-            path.display()
+            "'{shown}' exists: it is kept, as spread replaces nothing (--skip-unchanged keeps what \
+             has the same size and time without an error)"
         ),
     }
-}
-
-pub(super) fn sync_folder(folder: &Path) -> Result<(), Fault> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|why| Fault::write("sync", folder, &why))
-}
-
-/// Removes so many names below a folder, and the folder when none is left.
-fn remove_some(folder: &Path, most: usize) -> Result<Answer, Fault> {
-    let mut left = most;
-    match remove_below(folder, &mut left) {
-        Ok(true) => Ok(Answer::Done),
-        Ok(false) => Ok(Answer::GoesOn),
-        // Its attempt goes on in it: what came since it was listed is removed the next time.
-        Err(why) if why.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Answer::GoesOn),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Answer::GoesOn),
-        Err(why) => Err(Fault::write("remove", folder, &why)),
-    }
-}
-
-/// True once the folder itself is gone, as the storage says it.
-fn remove_below(folder: &Path, left: &mut usize) -> io::Result<bool> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if *left == 0 {
-            return Ok(false);
-        }
-        *left -= 1;
-        if entry.file_type()?.is_dir() {
-            if !remove_below(&entry.path(), left)? {
-                return Ok(false);
-            }
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    fs::remove_dir(folder).map(|()| true)
-}
-
-/// A range that is done.
-fn part_file(staging: &Path, shard: u32) -> PathBuf {
-    staging.join("parts").join(names::of_shard(shard))
 }
 
 /// The name in the staging folder of what is no whole file of its source.
 pub(super) const STAGED: &[u8] = b"staged";
 /// Enough that thousands of workers choose different shards.
 const LISTED_MAX: usize = 4096;
-const REMOVED_AT_ONCE: usize = 2000;
 const SURVEYED_AT_ONCE: usize = 2000;
 const SYNCED_AT_ONCE: usize = 200;

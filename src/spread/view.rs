@@ -9,7 +9,9 @@ use super::records::{Beat, PlanState, WorkerDoes};
 use analysis::shards::given;
 use analysis::shards::lease::Observer;
 use analysis::shards::names;
-use analysis::shards::overview::{JobState, Overview, ShardTime, WorkerView, left_s, slow};
+use analysis::shards::overview::{
+    JobState, Overview, RouteView, ShardTime, WorkerView, left_s, slow,
+};
 use base::fault::Fault;
 use mover::io::clock;
 
@@ -28,6 +30,7 @@ struct Done {
     bytes: u64,
     kept: u64,
     failed: u64,
+    far: Option<String>,
     time: ShardTime,
 }
 
@@ -54,7 +57,8 @@ impl View {
             let predicted_s = predicted_ns.saturating_sub(head.given_ns) as f64 / 1e9;
             let time = ShardTime { host: head.host, predicted_s, seconds: head.seconds };
             let (files, bytes, kept, failed) = (head.files, head.bytes, head.kept, head.failed);
-            self.done.insert(attempt, Done { files, bytes, kept, failed, time });
+            let far = head.far;
+            self.done.insert(attempt, Done { files, bytes, kept, failed, far, time });
         }
         let beats: BTreeMap<String, Beat> = folder
             .names(Part::Workers)?
@@ -123,7 +127,27 @@ impl View {
                 .map(|(name, beat)| worker(name, beat, silent.contains(name)))
                 .collect(),
             slow: slow(&times),
+            routes: self.routes(),
         })
+    }
+}
+
+impl View {
+    /// What went from which node to which far host.
+    fn routes(&self) -> Vec<RouteView> {
+        let mut routes: BTreeMap<(&str, &str), RouteView> = BTreeMap::new();
+        for done in self.done.values() {
+            let (host, Some(far)) = (&done.time.host, &done.far) else { continue };
+            let route = routes.entry((host, far)).or_insert_with(|| RouteView {
+                host: host.clone(),
+                far: far.clone(),
+                ..RouteView::default()
+            });
+            route.shards += 1;
+            route.files += done.files;
+            route.bytes += done.bytes;
+        }
+        routes.into_values().collect()
     }
 }
 
@@ -145,6 +169,7 @@ fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
     WorkerView {
         name: name.to_string(),
         host: beat.host.clone(),
+        far: beat.far.clone(),
         state: match beat.state {
             _ if is_silent && beat.code.is_none() => "silent",
             WorkerDoes::Claiming => "claiming",

@@ -4,14 +4,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::copying::{ShardCopy, ShardOrder, Told};
+use super::destination::far::{Far, News};
+use super::destination::{Destination, Name, Spot};
 use super::events::Events;
 use super::folder::{JobFolder, random_hex};
 use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
-use super::storage::{ShardWork, Storage};
-use analysis::shards::Claim;
+use super::storage::{ShardWork, Staged, Storage};
 use analysis::shards::given::Demand;
 use analysis::shards::overview::Waits;
 use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Worker};
+use analysis::shards::{Claim, names};
 use base::fault::{Class, Fault};
 use base::units::Tick;
 use mover::io::clock;
@@ -24,6 +26,8 @@ struct Process {
     /// As it was started.
     name: String,
     copy: Option<ShardCopy>,
+    /// Why it is not known what the copy has staged.
+    unknown: Option<Fault>,
     tell: Sender<Told>,
     told: Receiver<Told>,
     /// Committed in shards before the one under way.
@@ -35,16 +39,23 @@ struct Process {
 }
 
 /// Works on the job in a folder until no shard is left, or `watch` is stopped.
-pub fn work(folder: JobFolder, name: &str, watch: &Watch) -> Result<(), Fault> {
-    folder.check_shared()?;
+pub fn work(
+    folder: JobFolder,
+    name: &str,
+    ssh: Option<&[String]>,
+    watch: &Watch,
+) -> Result<(), Fault> {
+    let mut destination = Destination::of(&folder, name, ssh);
+    folder.check_shared(&mut destination)?;
     let me = format!("{name}-{}", random_hex(4)?);
     let times = folder.manifest.times;
     let (tell, told) = mpsc::channel();
     let mut process = Process {
         events: Events::open(&folder, &me),
-        storage: Storage::new(folder, &me),
+        storage: Storage::new(folder, destination, &me),
         name: name.to_string(),
         copy: None,
+        unknown: None,
         tell,
         told,
         before: (0, 0, 0),
@@ -54,6 +65,7 @@ pub fn work(folder: JobFolder, name: &str, watch: &Watch) -> Result<(), Fault> {
         began: clock::now(),
     };
     process.events.note("begins", None, &process.storage.host.clone());
+    process.tell_far();
     let mut worker = Worker::new(&me, times, clock::now());
     let mut event = Event::Woke;
     let mut is_stopped = false;
@@ -110,9 +122,18 @@ impl Process {
         let mut next = Some(first);
         while let Some(told) = next {
             match told {
-                Told::Staged { item, bytes, digest } => {
-                    self.keep_staged(item, bytes, digest);
+                Told::Staged { item, bytes, digest, copied_by } => {
+                    self.keep_staged(item, bytes, digest, copied_by);
                     staged.push(item);
+                }
+                Told::Unsaid { items, copied_by } => {
+                    staged.extend(self.keep_unsaid(&items, copied_by));
+                }
+                Told::LostHost(host, fault) => {
+                    if let Some(far) = self.storage.destination.far() {
+                        far.leave_host(&host, &fault);
+                    }
+                    self.tell_far();
                 }
                 Told::Failed { item, fault } => self.keep_failed(item, &fault),
                 Told::Warning(text) => {
@@ -137,7 +158,7 @@ impl Process {
     fn ended(&mut self, ended: Result<Waits, Fault>) -> Event {
         self.copy = None;
         let claim = self.claim();
-        match ended {
+        match self.unknown.take().map_or(ended, Err) {
             Ok(waits) => {
                 if let Some(work) = &mut self.storage.work {
                     work.waits = waits;
@@ -155,10 +176,57 @@ impl Process {
         }
     }
 
-    fn keep_staged(&mut self, item: u64, bytes: u64, digest: Option<String>) {
+    fn keep_staged(
+        &mut self,
+        item: u64,
+        bytes: u64,
+        digest: Option<String>,
+        copied_by: Option<usize>,
+    ) {
         if let Some(work) = &mut self.storage.work {
             let name = work.names.get(item as usize).map(|name| text_of(name)).unwrap_or_default();
-            work.staged.insert(item, Committed { name, bytes, digest });
+            let committed = Committed { name, bytes, digest };
+            work.staged.insert(item, Staged { committed, copied_by });
+        }
+    }
+
+    /// Those of which the copy said nothing, and that are there all the same.
+    fn keep_unsaid(&mut self, items: &[u64], copied_by: Option<usize>) -> Vec<u64> {
+        let found = self.storage.staged_of(items, copied_by);
+        let mut staged = Vec::new();
+        for item in items {
+            match &found {
+                Ok(found) if found.contains(item) => {
+                    self.keep_staged(*item, 0, None, copied_by);
+                    staged.push(*item);
+                }
+                Ok(_) => self.keep_failed(*item, &self.not_copied(*item)),
+                Err(_) => {}
+            }
+        }
+        // Whether they are there is not known: this attempt does not finish the shard.
+        self.unknown = found.err();
+        staged
+    }
+
+    fn not_copied(&self, item: u64) -> Fault {
+        let name = self.storage.work.as_ref().and_then(|work| work.names.get(item as usize));
+        let shown = name.map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+        let text = format!("'{shown}' was not copied, as it is of no kind that is");
+        Fault::new(Class::SomeFailed, text)
+    }
+
+    /// Notes which far host is used, and which cannot be.
+    fn tell_far(&mut self) {
+        let claim = self.claim();
+        let news = self.storage.destination.far().map(Far::news).unwrap_or_default();
+        for one in news {
+            match one {
+                News::LoggedIn(host) => self.events.note("logs in", claim, &host),
+                News::Refused(host, why) => {
+                    self.events.note("leaves", claim, &format!("{host}: {why}"));
+                }
+            }
         }
     }
 
@@ -183,6 +251,7 @@ impl Process {
     fn carry_out(&mut self, call: &Call, claim: Option<Claim>) -> Answer {
         let began = clock::now();
         let answer = self.answer(call, claim);
+        self.tell_far();
         let answer = self.storage.or_trouble(answer);
         if let (Answer::Trouble(_), Some(fault)) = (&answer, self.storage.trouble.take()) {
             self.events.note("fails", claim, &fault.text);
@@ -259,7 +328,9 @@ impl Process {
     }
 
     fn start_copy(&mut self, claim: Claim) -> Answer {
-        let staging = self.storage.staging_of(claim);
+        let staged = Spot::Staged { attempt: names::of_attempt(claim), name: Name(Vec::new()) };
+        let staging = self.storage.destination.place().path(&staged);
+        let far = self.storage.destination.far().map(|far| (far.hosts(), far.remote().clone()));
         let copying = self.storage.folder.manifest.copying.clone();
         let Some(work) = &self.storage.work else { return Answer::Trouble(Class::Local) };
         self.does = WorkerDoes::Copying;
@@ -269,7 +340,8 @@ impl Process {
         let root = self.storage.folder.manifest.sources.get(shard.source);
         let is_single = root.is_some_and(|root| root.only.is_some());
         let times = self.storage.folder.manifest.times;
-        let order = ShardOrder { source, staging, copying, items, shard, parts, is_single, times };
+        let order =
+            ShardOrder { source, staging, copying, items, shard, parts, is_single, times, far };
         self.copy = Some(ShardCopy::start(order, &self.tell));
         Answer::Done
     }
@@ -321,6 +393,7 @@ impl Process {
             beat: number,
             name: self.name.clone(),
             host: self.storage.host.clone(),
+            far: self.storage.destination.host().map(str::to_string),
             pid: std::process::id(),
             state: if code.is_some() { WorkerDoes::Ended } else { self.does },
             shard: self.claim().map(|claim| claim.shard),

@@ -50,6 +50,7 @@ mod selection;
 mod snapshots;
 mod soaker;
 mod spread;
+mod spread_far;
 mod spread_slurm;
 mod start;
 mod stores;

@@ -92,6 +92,16 @@ pub fn page(of: &Overview) -> String {
     for worker in &of.workers {
         text.push_str(&worker_line(worker));
     }
+    for route in &of.routes {
+        text.push_str(&format!(
+            "  from {} to {}: {}, {}, {}\n",
+            route.host,
+            route.far,
+            count(route.shards.into(), "shard"),
+            count(route.files, "file"),
+            Bytes(route.bytes)
+        ));
+    }
     for (host, factor) in &of.slow {
         text.push_str(&format!(
             "  slow: {host} takes {factor:.1} times as long as the others for the same work\n"
@@ -107,8 +117,9 @@ fn worker_line(of: &WorkerView) -> String {
         (None, Some(shard)) => format!("{} shard {shard}", of.state),
         (None, None) => of.state.clone(),
     };
+    let far = of.far.as_ref().map_or(String::new(), |far| format!(" to {far}"));
     format!(
-        "  {} on {}: {state}; {}, {}, {}; held back by: {}\n",
+        "  {} on {}{far}: {state}; {}, {}, {}; held back by: {}\n",
         of.name,
         of.host,
         count(of.files, "file"),

@@ -3,6 +3,7 @@
 //! docs/SPREAD.md has the protocol.
 
 pub mod calls;
+pub mod far;
 pub mod given;
 pub mod lease;
 pub mod names;

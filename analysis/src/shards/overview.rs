@@ -112,6 +112,19 @@ pub struct Overview {
     pub workers: Vec<WorkerView>,
     /// Hosts that take much longer than the others, with the factor.
     pub slow: Vec<(String, f64)>,
+    /// What is done, by node and far host; only of a job whose destination is far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteView>,
+}
+
+/// What went from a node to a far host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RouteView {
+    pub host: String,
+    pub far: String,
+    pub shards: u32,
+    pub files: u64,
+    pub bytes: u64,
 }
 
 /// A worker, as it shows itself.
@@ -119,6 +132,9 @@ pub struct Overview {
 pub struct WorkerView {
     pub name: String,
     pub host: String,
+    /// The far host that it logs in to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
     pub state: String,
     pub shard: Option<u32>,
     pub files: u64,

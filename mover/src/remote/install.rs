@@ -27,17 +27,24 @@ pub(super) enum Part {
     Peer,
     /// The counters of the far host; only the whole program has it.
     Probe,
+    /// The destination of a spread; only the whole program has it.
+    SpreadFar,
 }
 
 impl Part {
     pub(super) fn of(words: &[String]) -> Part {
-        if words.first().is_some_and(|word| word == "probe") { Part::Probe } else { Part::Peer }
+        match words.first().map(String::as_str) {
+            Some("probe") => Part::Probe,
+            Some("spread-far") => Part::SpreadFar,
+            _ => Part::Peer,
+        }
     }
 
     fn word(self) -> &'static str {
         match self {
             Part::Peer => "peer",
             Part::Probe => "probe",
+            Part::SpreadFar => "spread-far",
         }
     }
 
@@ -45,7 +52,7 @@ impl Part {
     pub(super) fn stem(self) -> &'static str {
         match self {
             Part::Peer => "datapump-peer",
-            Part::Probe => "datapump",
+            Part::Probe | Part::SpreadFar => "datapump",
         }
     }
 
@@ -53,7 +60,7 @@ impl Part {
     fn ask(self) -> String {
         match self {
             Part::Peer => format!("--speaks={VERSION_MIN}-{VERSION_MAX}"),
-            Part::Probe => format!("--is={}", env!("CARGO_PKG_VERSION")),
+            Part::Probe | Part::SpreadFar => format!("--is={}", env!("CARGO_PKG_VERSION")),
         }
     }
 
@@ -62,6 +69,7 @@ impl Part {
         match self {
             Part::Peer => MARK,
             Part::Probe => b"\ndatapump-probe\n",
+            Part::SpreadFar => b"\ndatapump-spread",
         }
     }
 }
@@ -383,7 +391,7 @@ impl Installing {
         let (stem, arch) = (self.part.stem(), std::env::consts::ARCH);
         let package = match self.part {
             Part::Peer => "datapump-mover",
-            Part::Probe => "datapump",
+            Part::Probe | Part::SpreadFar => "datapump",
         };
         format!(
             "'{}' of this host does not run at {}: {why}; put a statically linked {stem}-{arch} \
@@ -548,7 +556,11 @@ mod tests {
 
     #[test]
     fn what_does_not_run_is_named_with_what_to_build() {
-        let cases = [(Part::Peer, "datapump-mover"), (Part::Probe, "datapump")];
+        let cases = [
+            (Part::Peer, "datapump-mover"),
+            (Part::Probe, "datapump"),
+            (Part::SpreadFar, "datapump"),
+        ];
         for (part, package) in cases {
             let installing = Installing {
                 part,

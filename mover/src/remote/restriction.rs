@@ -142,8 +142,10 @@ fn cpus_of(asked: &[u8]) -> Result<Option<Cpus>, Fault> {
     if OTHERS.contains(&program) {
         return Err(only_copies(program));
     }
-    if words.first() == Some(&"probe") {
-        return Err(only_copies("measurements and net tests"));
+    match words.first() {
+        Some(&"probe") => return Err(only_copies("measurements and net tests")),
+        Some(&"spread-far") => return Err(only_copies("the destination of a spread")),
+        _ => {}
     }
     let cpus = words.iter().find_map(|word| word.strip_prefix("--cpus="));
     Ok(cpus.and_then(|list| Cpus::parse(list).ok()))

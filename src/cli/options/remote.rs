@@ -20,6 +20,17 @@ const FAR: &[CommandId] = &[
     CommandId::Sweep,
 ];
 
+/// What starts a program there.
+const FAR_PROGRAM: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::Measure,
+    CommandId::NetTest,
+    CommandId::ModelPredict,
+    CommandId::Doctor,
+    CommandId::Sweep,
+    CommandId::Spread,
+];
+
 const FAR_AND_SPREAD: &[CommandId] = &[
     CommandId::Copy,
     CommandId::Measure,
@@ -29,6 +40,8 @@ const FAR_AND_SPREAD: &[CommandId] = &[
     CommandId::Sweep,
     CommandId::Spread,
     CommandId::SpreadResume,
+    CommandId::SpreadCancel,
+    CommandId::SpreadWork,
 ];
 
 const FAR_BUT_COPY: &[CommandId] = &[
@@ -120,7 +133,7 @@ pub(crate) static REMOTE_DATAPUMP: CliOption<String> = CliOption {
     help: "Path of datapump on the far side, if it is not in PATH",
     more: "Then that program is used, whatever its version, and none is sent there.",
     group: Group::Remote,
-    commands: FAR,
+    commands: FAR_PROGRAM,
 };
 
 pub(crate) static INSTALL: CliOption<Install> = CliOption {
@@ -137,7 +150,7 @@ pub(crate) static INSTALL: CliOption<Install> = CliOption {
            was not used for 30 days. With never the far command is 'datapump peer' alone, and with \
            always the program of this host is used there.",
     group: Group::Remote,
-    commands: FAR,
+    commands: FAR_PROGRAM,
 };
 
 pub(crate) static PORTS: CliOption<(u16, u16)> = CliOption {

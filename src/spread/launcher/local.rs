@@ -1,12 +1,15 @@
 //! Workers on this host, as processes of their own.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ssh::quoted;
 use super::{End, Launcher, Seen, WorkerCommand, WorkerState};
 use crate::spread::folder::{Part, hostname};
 use base::fault::Fault;
@@ -15,6 +18,8 @@ use base::fault::Fault;
 #[derive(Debug)]
 pub struct Local {
     workers: usize,
+    /// The command of ssh, for a far destination.
+    ssh: Option<Vec<String>>,
     children: Vec<Started>,
 }
 
@@ -28,8 +33,8 @@ pub(super) struct Started {
 }
 
 impl Local {
-    pub fn new(workers: usize) -> Local {
-        Local { workers, children: Vec::new() }
+    pub fn new(workers: usize, ssh: Option<Vec<String>>) -> Local {
+        Local { workers, ssh, children: Vec::new() }
     }
 }
 
@@ -47,6 +52,10 @@ impl Launcher for Local {
             let words = worker.words();
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
+            if let Some(ssh) = &self.ssh {
+                let words: Vec<Vec<u8>> = ssh.iter().map(|word| quoted(word.as_bytes())).collect();
+                command.arg("--ssh").arg(OsStr::from_bytes(&words.join(&b' ')));
+            }
             self.children.push(Started::new(worker, hostname(), &mut command));
         }
         Ok(())

@@ -93,7 +93,7 @@ fn hosts(text: &str) -> Result<Vec<String>, (usize, String)> {
 }
 
 /// A word as a shell takes it literally.
-fn quoted(word: &[u8]) -> Vec<u8> {
+pub(super) fn quoted(word: &[u8]) -> Vec<u8> {
     let mut text = vec![b'\''];
     for byte in word {
         match byte {
@@ -106,7 +106,7 @@ fn quoted(word: &[u8]) -> Vec<u8> {
 }
 
 /// It asks nothing, and sees a lost host within half a minute.
-const OPTIONS: [&str; 6] =
+pub(in crate::spread) const OPTIONS: [&str; 6] =
     ["-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"];
 
 #[cfg(test)]

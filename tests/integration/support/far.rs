@@ -14,6 +14,20 @@ pub(crate) fn ssh_command() -> String {
     format!("ssh -F {}", SSHD.config.display())
 }
 
+/// What `--ssh` takes so that `far:` is the private sshd, `far2:` another with keys and a port of its
+/// own, and `refused:` a port where nobody listens.
+pub(crate) fn ssh_command_to_hosts(folder: &Path) -> String {
+    let config = folder.join("hosts-config");
+    let refused = format!("Host refused\n HostName 127.0.0.1\n Port {}\n", closed_port());
+    let host = |name: &str, sshd: &Sshd| {
+        let text = ssh_config(&sshd.folder, sshd.port, &sshd.folder.join("user"));
+        text.replacen("Host far\n", &format!("Host {name}\n"), 1)
+    };
+    let all = [refused, host("far2", &SECOND), host("far", &SSHD)].concat();
+    fs::write(&config, all).unwrap();
+    format!("ssh -F {}", config.display())
+}
+
 /// The private sshd's own port.
 pub(crate) fn port() -> u16 {
     SSHD.port
@@ -45,14 +59,17 @@ struct Sshd {
     _keeper: Child,
 }
 
-static SSHD: LazyLock<Sshd> = LazyLock::new(|| {
+static SSHD: LazyLock<Sshd> = LazyLock::new(started);
+static SECOND: LazyLock<Sshd> = LazyLock::new(started);
+
+fn started() -> Sshd {
     if is_root() {
         // sshd needs this folder for privilege separation.
         fs::create_dir_all("/run/sshd").unwrap();
     }
     // Another process may take the port before sshd binds it.
     (0..5).find_map(|_| start()).expect("sshd does not start: see its words above")
-});
+}
 
 fn make_key(path: &Path) {
     let keygen = need("ssh-keygen", "openssh-client");

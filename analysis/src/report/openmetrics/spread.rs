@@ -116,6 +116,7 @@ mod tests {
         let worker = |name: &str, host: &str, state: &str, code| WorkerView {
             name: name.into(),
             host: host.into(),
+            far: None,
             state: state.into(),
             shard: Some(3),
             files: 100,
@@ -149,6 +150,7 @@ mod tests {
                 worker("4-dddddddd", "n2", "ended", Some(0)),
             ],
             slow: vec![("n2".into(), 3.0)],
+            routes: Vec::new(),
         };
         let nodes = String::from("ssh:nodes.txt");
         let route = Route {

@@ -1,0 +1,241 @@
+//! `datapump spread` to far hosts that all see the destination: real sshds on two ports of loopback.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::data::{assert_same, files_below, write_file};
+use crate::support::run::{self, Ran, Running};
+use crate::support::{Scene, far, processes, until, until_some};
+
+/// 300 small files in four folders, a link, and two files of 8 MiB.
+fn write_dataset(root: &Path) {
+    for number in 0..300 {
+        let folder = root.join(format!("f{}", number % 4));
+        fs::create_dir_all(&folder).unwrap();
+        write_file(&folder.join(format!("file {number}")), number, 1000 + number as usize);
+    }
+    write_file(&root.join("large-1"), 1000, 8 << 20);
+    write_file(&root.join("f1/large-2"), 1001, 8 << 20);
+    std::os::unix::fs::symlink("f1/large-2", root.join("link")).unwrap();
+}
+
+fn command(scene: &Scene, line: &str) -> Command {
+    let mut words = scene.words(line);
+    words.extend(["--ssh".into(), far::ssh_command_to_hosts(&scene.path("")).into()]);
+    if line.starts_with("spread @/") {
+        words.extend(["--remote-datapump".into(), scene.far_program().into()]);
+    }
+    scene.command(&words)
+}
+
+fn ran(scene: &Scene, line: &str) -> Ran {
+    run::to_end(command(scene, line), b"")
+}
+
+fn start(scene: &Scene, line: &str) -> Running {
+    run::start(command(scene, line))
+}
+
+/// What workers noted of this kind, with whose event it is.
+fn noted(scene: &Scene, what: &str) -> Vec<(String, String)> {
+    let events = fs::read_dir(scene.path("job/events")).into_iter().flatten();
+    let texts = events.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let all: String = texts.collect();
+    let lines = all.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_string();
+    lines.filter(|line| line["what"] == what).map(|l| (text(&l, "who"), text(&l, "why"))).collect()
+}
+
+/// A worker that has a shard, by the id of its process.
+fn holder(scene: &Scene) -> Option<i32> {
+    let claims = fs::read_dir(scene.path("job/claims")).ok()?;
+    let name = claims.flatten().next()?.file_name().into_string().ok()?;
+    let worker = name.splitn(3, '.').nth(2)?.to_string();
+    let beat = fs::read(scene.path("job/workers").join(worker)).ok()?;
+    let beat: Value = serde_json::from_slice(&beat).ok()?;
+    beat["pid"].as_i64().map(|pid| pid as i32).filter(|_| beat["code"].is_null())
+}
+
+/// All is there, the receipt agrees when it is read at the far side, and nothing else is there.
+fn check_done(scene: &Scene) {
+    assert_same(&scene.path("src"), &scene.path("dst"));
+    assert!(!scene.path("dst/.datapump-spread").exists(), "something is left");
+    let receipt = fs::read_to_string(scene.path("job/receipt")).unwrap();
+    assert_eq!(receipt.lines().count(), 302, "a line for each file");
+    let line = "verify @/job/receipt @/dst";
+    scene.succeed(line);
+    let check = Command::new("b3sum")
+        .args(["--check", "--quiet"])
+        .arg(scene.path("job/receipt"))
+        .current_dir(scene.path("dst"))
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
+#[test]
+fn three_workers_to_two_far_hosts() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let ended = ran(&scene, "spread @/src/ far,far2:@/dst --on local:3 --job @/job");
+    assert_eq!(ended.code, 0, "{ended}");
+    check_done(&scene);
+    let logins = noted(&scene, "logs in");
+    let host_of = |worker: &str| {
+        let mut hosts = logins.iter().filter(|(who, _)| who.starts_with(worker));
+        hosts.next().map(|(_, host)| host.as_str())
+    };
+    let hosts = ["local-1-", "local-2-", "local-3-"].map(host_of);
+    assert_eq!(hosts, [Some("far"), Some("far2"), Some("far")], "{logins:?}");
+    let report = scene.succeed("spread report @/job --json");
+    let job = report.events().into_iter().find(|event| event["event"] == "job").unwrap();
+    let routes = job["routes"].as_array().unwrap();
+    let files: u64 = routes.iter().map(|route| route["files"].as_u64().unwrap()).sum();
+    assert_eq!(files, 303, "{report}");
+    let status = scene.succeed("spread status @/job");
+    assert!(status.stdout_text().contains(" to far2: ended"), "{status}");
+    assert!(ended.stdout_text().contains("job/receipt far:"), "how to verify it there\n{ended}");
+    // What is kept of the job says nothing of how ssh logs in.
+    let manifest = fs::read_to_string(scene.path("job/manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["far"]["hosts"], serde_json::json!(["far", "far2"]));
+    assert_eq!(manifest["far"].as_object().unwrap().len(), 3, "{manifest}");
+    let again = ran(&scene, "spread @/src/ far2:@/dst --job @/again --skip-unchanged");
+    assert!(again.code == 0 && again.stdout_text().contains("303 kept"), "{again}");
+}
+
+/// A worker is killed while it holds a shard: another takes it over, and the folders of what it had
+/// are gone in the end.
+#[test]
+fn a_killed_worker_is_replaced() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let line = "spread @/src/ far,far2:@/dst --on local:3 --job @/job --lease 1 --rate 6MB --json";
+    let running = start(&scene, line);
+    let pid = until_some("a worker has a shard", || holder(&scene));
+    processes::send(pid, Signal::KILL);
+    let ended = running.end();
+    assert_eq!(ended.code, 0, "{ended}");
+    check_done(&scene);
+    let text = fs::read_to_string(scene.path("job/events/coordinator")).unwrap();
+    assert!(text.contains("signal 9"), "{text}");
+}
+
+/// The coordinator is stopped, and another goes on; then `cancel --forget` leaves nothing.
+#[test]
+fn a_stopped_job_goes_on_at_far_hosts() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let line = "spread @/src/ far,far2:@/dst --on local:2 --job @/job --lease 2 --rate 4MB --json";
+    let running = start(&scene, line);
+    until("a worker has a shard", || holder(&scene).is_some());
+    processes::send(running.pid(), Signal::INT);
+    let ended = running.end();
+    assert_eq!(ended.code, 130, "{ended}");
+    assert!(scene.path("dst/.datapump-spread").exists(), "the job has its destination still");
+    let other = ran(&scene, "spread @/src/ far2:@/dst --job @/other");
+    assert!(other.code == 2 && other.stderr.contains("another spread has"), "{other}");
+    assert!(!scene.path("other").exists(), "what was refused leaves nothing\n{other}");
+    // A host that sees another folder under the path is of no use.
+    let token = until_some("the job's token is there", || {
+        files_below(&scene.path("dst")).into_iter().find(|path| path.ends_with("token"))
+    });
+    let kept = fs::read(&token).unwrap();
+    fs::write(&token, "another").unwrap();
+    let worker = ran(&scene, "spread work @/job --worker w");
+    assert!(worker.code == 2 && worker.stderr.contains("is not that of the job"), "{worker}");
+    fs::write(&token, kept).unwrap();
+    let resumed = ran(&scene, "spread resume @/job");
+    assert_eq!(resumed.code, 0, "{resumed}");
+    check_done(&scene);
+    let over = ran(&scene, "spread resume @/job");
+    assert!(over.code == 2 && over.stderr.contains("has nothing at 'far:"), "{over}");
+    let running = start(&scene, &line.replace("@/job", "@/second").replace("@/dst", "@/dst2"));
+    until("it has its destination", || scene.path("dst2/.datapump-spread").exists());
+    until("the job folder is whole", || scene.path("second/manifest.json").exists());
+    processes::send(running.pid(), Signal::INT);
+    running.end();
+    let forgotten = ran(&scene, "spread cancel @/second --forget");
+    assert_eq!(forgotten.code, 0, "{forgotten}");
+    assert!(!scene.path("dst2/.datapump-spread").exists(), "{forgotten}");
+}
+
+/// One far host refuses: it is named, and the others do all.
+#[test]
+fn a_host_that_refuses_costs_a_retry() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let ended = ran(&scene, "spread @/src/ refused,far2:@/dst --on local:2 --job @/job");
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(ended.stderr.contains("the far host refused cannot be used now"), "{ended}");
+    check_done(&scene);
+    let left = noted(&scene, "leaves");
+    assert!(left.iter().any(|(_, why)| why.starts_with("refused: cannot reach")), "{left:?}");
+    let used: BTreeSet<String> =
+        noted(&scene, "logs in").into_iter().map(|(_, host)| host).collect();
+    assert_eq!(used, BTreeSet::from(["far2".to_string()]));
+}
+
+/// A host's login breaks in the middle, again and again: what its workers had goes on elsewhere.
+#[test]
+fn a_lost_login_goes_on_at_another_host() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let line = "spread @/src/ far,far2:@/dst --on local:1 --job @/job --lease 2 --rate 4MB --json";
+    let running = start(&scene, line);
+    until("the worker has a shard", || holder(&scene).is_some());
+    let cut = |pid: &i32| processes::send(*pid, Signal::KILL);
+    until("its far sides are lost", || {
+        scene.far_processes().iter().for_each(cut);
+        noted(&scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
+    });
+    let ended = running.end();
+    assert_eq!(ended.code, 0, "{ended}");
+    check_done(&scene);
+}
+
+#[test]
+fn what_far_hosts_refuse_is_told() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let none = ran(&scene, "spread @/src/ refused:@/dst --job @/job");
+    let told = "no far host of the destination can be used: cannot reach refused";
+    assert!(none.code == 7 && none.stderr.contains(told), "{none}");
+    assert!(!scene.path("job").exists(), "nothing was begun\n{none}");
+    // A file that is there is kept and named.
+    fs::create_dir_all(scene.path("dst/f0")).unwrap();
+    fs::write(scene.path("dst/f0/file 0"), "mine").unwrap();
+    let kept = ran(&scene, "spread @/src/ far:@/dst --on local:2 --job @/job");
+    assert_eq!(kept.code, 3, "{kept}");
+    assert!(kept.stdout_text().contains("/dst/f0/file 0' exists: it is kept"), "{kept}");
+    assert_eq!(fs::read(scene.path("dst/f0/file 0")).unwrap(), b"mine");
+    let planned = ran(&scene, "spread -n @/src/ far,far2:@/new --on local:2 --split-above 1M");
+    assert!(planned.stdout_text().contains("plan: 303 files"), "{planned}");
+    assert!(!scene.path("new").exists());
+    // A host without the program: named, with what to do, before anything is made.
+    let mut words =
+        scene.words("spread @/src/ far:@/new --job @/none --remote-datapump /nowhere/x");
+    words.extend(["--ssh".into(), far::ssh_command().into()]);
+    let lacks = run::to_end(scene.command(&words), b"");
+    assert!(lacks.code == 8 && lacks.stderr.contains("there is no datapump at far"), "{lacks}");
+    assert!(!scene.path("none").exists() && !scene.path("new").exists(), "{lacks}");
+    let far_source = ran(&scene, "spread far:@/src @/new --job @/none");
+    assert!(far_source.code == 2 && far_source.stderr.contains("run it where they are"));
+}
+
+/// A file that would be cut into ranges goes whole.
+#[test]
+fn large_files_go_whole() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    let line = "spread @/src/ far2:@/dst --on local:2 --job @/job --split-above 1M";
+    let ended = ran(&scene, line);
+    assert_eq!(ended.code, 0, "{ended}");
+    assert!(ended.stderr.contains("go whole to a far host"), "{ended}");
+    check_done(&scene);
+}
