@@ -31,7 +31,7 @@ use analysis::report::json::{self, Event};
 use analysis::report::openmetrics::Figures;
 use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
-use analysis::shards::overview::Overview;
+use analysis::shards::overview::{Overview, Queued};
 use analysis::shards::plan::Cost;
 use base::fault::{Class, Fault};
 use base::job::Location;
@@ -406,12 +406,12 @@ fn follow(
         }
     });
     console.clear();
-    let totals = ran.map_err(|fault| match fault.class {
-        Class::Interrupted => Fault::new(
+    let totals = ran.map_err(|fault| match fault == Fault::interrupted() {
+        true => Fault::new(
             Class::Interrupted,
             format!("stopped: 'datapump spread resume {job}' continues"),
         ),
-        _ => fault,
+        false => fault,
     })?;
     let overview = View::default().look(folder)?.overview;
     metrics.overview(&overview);
@@ -490,7 +490,18 @@ fn shown(args: &JobArgs, started: Instant, command: &'static str) -> u8 {
 }
 
 fn look(job: &Path) -> Result<Overview, Fault> {
-    Ok(View::default().look(&JobFolder::open(job)?)?.overview)
+    let folder = JobFolder::open(job)?;
+    let mut view = View::default();
+    view.queue = queue(&folder);
+    Ok(view.look_once(&folder)?.overview)
+}
+
+/// What the queue says of a job's workers: nothing where this host does not see it.
+fn queue(folder: &JobFolder) -> Vec<Queued> {
+    let Ok(On::Slurm(_)) = On::parse(&folder.manifest.on) else { return Vec::new() };
+    let mut slurm = Slurm::default();
+    let asked = slurm.adopt(&folder.notes()).and_then(|()| slurm.queue());
+    asked.unwrap_or_default()
 }
 
 pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {

@@ -12,7 +12,7 @@ use super::destination::Destination;
 use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
 use super::events::Events;
 use super::folder::{JobFolder, Part};
-use super::launcher::{End, Launcher, WorkerCommand, WorkerState};
+use super::launcher::{End, Launcher, Seen, WorkerCommand, WorkerState};
 use super::planning::{PlanOrder, Planned, Written, walk};
 use super::records::{Beat, Control, PlanState};
 use super::view::{Look, View};
@@ -76,6 +76,8 @@ pub fn run(
         adopted: BTreeSet::new(),
         observer: Observer::new(folder.manifest.times),
         next_worker: 0,
+        followed: BTreeSet::new(),
+        queue: QueueLook::default(),
         stops: None,
     };
     coordinator.events.note("coordinates", None, &super::folder::hostname());
@@ -114,8 +116,20 @@ struct Coordinator<'a> {
     adopted: BTreeSet<String>,
     observer: Observer,
     next_worker: usize,
+    /// Workers of an earlier coordinator that the launcher follows: their names are taken.
+    followed: BTreeSet<String>,
+    queue: QueueLook,
     /// Since when all workers are asked to stop, and why.
     stops: Option<(Tick, Fault)>,
+}
+
+/// What the queue has said at the last look.
+#[derive(Debug, Default)]
+struct QueueLook {
+    at: Option<Tick>,
+    /// Workers that run for the queue, and that have not shown themselves.
+    unshown: BTreeSet<String>,
+    told: BTreeSet<String>,
 }
 
 impl Coordinator<'_> {
@@ -139,8 +153,10 @@ impl Coordinator<'_> {
             if watch.stopping() {
                 self.stop(Fault::interrupted())?;
             }
+            self.ask_queue();
             let began = clock::now();
             let look = self.view.look(self.folder)?;
+            self.warn_of_unshown(&look, tell);
             let took = Duration::from(clock::now().since(began));
             match look.overview.state {
                 JobState::Cancelled => self.stop(Fault::interrupted())?,
@@ -155,23 +171,28 @@ impl Coordinator<'_> {
                     return Err(fault.clone());
                 }
             } else if running == 0 && !self.is_done()? {
-                return Err(self.nobody_left());
+                return Err(self.nobody_left()?);
             }
             // A large job takes no more than a twentieth of this thread.
             thread::sleep(LOOK_EVERY.max(took * 19));
         }
     }
 
-    /// As many workers as are wanted, less those of an earlier coordinator that are there still.
+    /// As many workers as are wanted, less those of an earlier coordinator that are there still, or
+    /// wait in a queue.
     fn start(&mut self, tell: &mut dyn FnMut(Told<'_>)) -> Result<(), Fault> {
         let notes = self.folder.notes();
         if !notes.is_empty() {
             self.launcher.adopt(&notes)?;
+            self.followed = self.followed()?;
         }
-        self.adopted = self.alive_already()?;
-        let there = self.adopted.len();
+        let processes: BTreeSet<String> =
+            self.followed.iter().map(|name| self.launcher.process_name(name)).collect();
+        self.adopted = self.alive_already(&processes)?;
+        let there = self.followed.len() + self.adopted.len();
         if there > 0 {
-            tell(Told::Warning(format!("{there} workers of this job are running already")));
+            let text = format!("{there} workers of this job run already, or wait in the queue");
+            tell(Told::Warning(text));
         }
         let missing = self.folder.manifest.workers.saturating_sub(there);
         let commands: Vec<WorkerCommand> = (0..missing).map(|_| self.next_command()).collect();
@@ -179,14 +200,34 @@ impl Coordinator<'_> {
         self.folder.set_notes(&self.launcher.notes())
     }
 
-    /// Workers that show themselves: only a job that was begun before has any.
-    fn alive_already(&self) -> Result<BTreeSet<String>, Fault> {
+    /// Workers that the launcher has found again. What ends just now is waited for: it may come
+    /// back, or not.
+    fn followed(&mut self) -> Result<BTreeSet<String>, Fault> {
+        let until = clock::now().after(ENDS_WITHIN);
+        loop {
+            let seen = self.launcher.look()?;
+            let is_unsure = |seen: &Seen| matches!(seen.state, WorkerState::Unknown(_));
+            if !seen.iter().any(is_unsure) || clock::now() > until {
+                let is_there = |state: &WorkerState| {
+                    !matches!(state, WorkerState::Ended(_) | WorkerState::Unknown(_))
+                };
+                let there = seen.into_iter().filter(|seen| is_there(&seen.state));
+                return Ok(there.map(|seen| seen.name).collect());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Workers that show themselves, but for processes that are known: only a job that was begun
+    /// before has any.
+    fn alive_already(&self, known: &BTreeSet<String>) -> Result<BTreeSet<String>, Fault> {
         let read = || -> Result<BTreeMap<String, u64>, Fault> {
             let names = self.folder.names(Part::Workers)?.into_iter();
             let beat = |name: String| {
                 let path = self.folder.file(Part::Workers, &name);
                 let beat: Beat = super::folder::read_json(&path).ok()?;
-                beat.code.is_none().then_some((name, beat.beat))
+                let is_other = beat.code.is_none() && !known.contains(&beat.name);
+                is_other.then_some((name, beat.beat))
             };
             Ok(names.filter_map(beat).collect())
         };
@@ -200,9 +241,44 @@ impl Coordinator<'_> {
         Ok(after.into_keys().collect())
     }
 
+    /// The next name that no worker has.
     fn next_command(&mut self) -> WorkerCommand {
-        self.next_worker += 1;
-        self.command(self.launcher.worker_name(self.next_worker - 1))
+        loop {
+            let name = self.launcher.worker_name(self.next_worker);
+            self.next_worker += 1;
+            if !self.followed.contains(&name) {
+                return self.command(name);
+            }
+        }
+    }
+
+    /// What the queue says, at most once each lease.
+    fn ask_queue(&mut self) {
+        let now = clock::now();
+        let lease = self.folder.manifest.times.lease();
+        if self.stops.is_none() && self.queue.at.is_none_or(|at| now.since(at) > lease) {
+            self.queue.at = Some(now);
+            // A queue that does not answer is asked again; workers do not need it.
+            self.view.queue = self.launcher.queue().unwrap_or_default();
+            self.view.is_queue_new = true;
+        }
+    }
+
+    /// Names a worker once that runs and writes nothing: at two looks at the queue, as it may have
+    /// ended just now.
+    fn warn_of_unshown(&mut self, look: &Look, tell: &mut dyn FnMut(Told<'_>)) {
+        if !std::mem::take(&mut self.view.is_queue_new) {
+            return;
+        }
+        let unshown: BTreeSet<String> = look.overview.unshown().map(|of| of.name.clone()).collect();
+        for name in unshown.intersection(&self.queue.unshown) {
+            if self.queue.told.insert(name.clone()) {
+                let text = look.overview.unshown_text(name);
+                self.events.note("misses", None, &text);
+                tell(Told::Warning(text));
+            }
+        }
+        self.queue.unshown = unshown;
     }
 
     fn is_done(&mut self) -> Result<bool, Fault> {
@@ -244,9 +320,10 @@ impl Coordinator<'_> {
                     running += 1;
                 }
                 decision => {
-                    if decision == Decision::GiveUp {
-                        let text = format!("{name} {}: it is not started again", said(&end));
-                        self.events.note("gives up", None, &text);
+                    if let Some(what) = left_because(decision) {
+                        let process = self.launcher.process_name(&name);
+                        let text = format!("{process} {}: it is not started again", said(&end));
+                        self.events.note(what, None, &text);
                         tell(Told::Warning(text));
                     }
                     self.left.insert(name, end);
@@ -299,7 +376,18 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    fn nobody_left(&self) -> Fault {
+    fn nobody_left(&self) -> Result<Fault, Fault> {
+        let job = self.folder.path().display();
+        let is_cancelled = |end: &End| *end == End::Cancelled;
+        if self.left.values().any(is_cancelled) {
+            // As after `spread cancel`: the job says so to who looks later.
+            self.folder.set_control(Control { is_cancelled: true })?;
+            let text = format!(
+                "its workers were cancelled in Slurm, and are not started again: 'datapump spread \
+                 resume {job}' continues"
+            );
+            return Ok(Fault::new(Class::Interrupted, text));
+        }
         let worst = self.left.values().filter_map(|end| match end {
             End::Code(code) => Class::from_code(*code),
             _ => None,
@@ -307,15 +395,14 @@ impl Coordinator<'_> {
         let class = worst.max().unwrap_or(Class::Local);
         let ends: Vec<String> =
             self.left.iter().map(|(name, end)| format!("{name} {}", said(end))).collect();
-        let job = self.folder.path().display();
-        Fault::new(
+        Ok(Fault::new(
             class,
             format!(
                 "no worker is left ({}): what is wrong is in '{job}/logs', and 'datapump spread \
                  resume {job}' continues",
                 ends.join(", ")
             ),
-        )
+        ))
     }
 
     fn finish(mut self) -> Result<Totals, Fault> {
@@ -366,6 +453,7 @@ fn ended(end: &End) -> Ended {
     match end {
         End::Code(code) => Ended::Code(*code),
         End::Signal(_) | End::Lost(_) => Ended::Lost,
+        End::Cancelled => Ended::Cancelled,
     }
 }
 
@@ -374,10 +462,22 @@ fn said(end: &End) -> String {
         End::Code(code) => format!("ended with code {code}"),
         End::Signal(signal) => format!("was killed by signal {signal}"),
         End::Lost(why) => format!("was lost ({why})"),
+        End::Cancelled => "was cancelled in Slurm".to_string(),
+    }
+}
+
+/// What a log says of a worker that is left.
+fn left_because(decision: Decision) -> Option<&'static str> {
+    match decision {
+        Decision::GiveUp => Some("gives up"),
+        Decision::StayAway => Some("leaves"),
+        Decision::StartAgain | Decision::Leave => None,
     }
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PLAN_TOLD_EVERY: Nanos = Nanos::from_millis(500);
+/// Slurm kills what does not end after 30 seconds.
+const ENDS_WITHIN: Nanos = Nanos::from_millis(40_000);
 /// Workers stop within five seconds; a queue may take longer to ask them.
 const STOPS_WITHIN: Nanos = Nanos::from_millis(30_000);

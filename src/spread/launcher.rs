@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use analysis::shards::overview::Queued;
 use base::fault::Fault;
 
 /// Starts workers, and follows them.
@@ -50,6 +51,16 @@ pub trait Launcher: std::fmt::Debug {
     /// Takes over what an earlier coordinator has started.
     fn adopt(&mut self, _notes: &[String]) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// What the process of a worker was told to be called, where that is not the worker's name.
+    fn process_name(&self, worker: &str) -> String {
+        worker.to_string()
+    }
+
+    /// What a queue says of the workers that were started or adopted; nothing is changed by asking.
+    fn queue(&self) -> Result<Vec<Queued>, Fault> {
+        Ok(Vec::new())
     }
 }
 
@@ -122,6 +133,8 @@ pub enum End {
     Signal(u8),
     /// It never ran, or its node was lost; the text says what is known.
     Lost(String),
+    /// A person, or the site, has taken it out of the queue.
+    Cancelled,
 }
 
 impl fmt::Display for End {
@@ -130,6 +143,7 @@ impl fmt::Display for End {
             End::Code(code) => write!(f, "exit code {code}"),
             End::Signal(signal) => write!(f, "signal {signal}"),
             End::Lost(why) => f.write_str(why),
+            End::Cancelled => f.write_str("cancelled in Slurm"),
         }
     }
 }

@@ -1,16 +1,20 @@
 //! How a job stands, read from its folder: the same for the coordinator and for anybody else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::Duration;
 
 use super::ending::{head, receipt_path};
 use super::folder::{JobFolder, Part, read_json};
 use super::records::{Beat, PlanState, WorkerDoes};
+use analysis::shards::attention::SILENT;
 use analysis::shards::given;
 use analysis::shards::lease::Observer;
 use analysis::shards::names;
 use analysis::shards::overview::{
-    JobState, Overview, RouteView, ShardTime, WorkerView, left_s, slow,
+    JobState, Overview, Queued, RouteView, ShardTime, WorkerView, left_s, slow,
 };
 use base::fault::Fault;
 use mover::io::clock;
@@ -22,6 +26,12 @@ pub struct View {
     done: BTreeMap<String, Done>,
     /// Since when each worker shows no change: known only to who looks repeatedly.
     observer: Option<Observer>,
+    /// Silent for who has looked once before, and has waited.
+    silent: BTreeSet<String>,
+    /// What a queue has said of workers, where there is one.
+    pub queue: Vec<Queued>,
+    /// The queue was asked since the last look.
+    pub(super) is_queue_new: bool,
 }
 
 #[derive(Debug)]
@@ -70,10 +80,34 @@ impl View {
         let (now, times) = (clock::now(), folder.manifest.times);
         let observer = self.observer.get_or_insert_with(|| Observer::new(times));
         beats.iter().for_each(|(name, beat)| observer.note(name, Some(beat.beat), now));
-        let silent = |name: &str| observer.has_expired(name, now);
-        let silent: BTreeSet<String> = beats.keys().filter(|name| silent(name)).cloned().collect();
-        let overview = self.overview(folder, &plan, count, (&beats, &silent))?;
+        let is_silent =
+            |name: &&String| observer.has_expired(name, now) || self.silent.contains(*name);
+        let silent: BTreeSet<String> = beats.keys().filter(is_silent).cloned().collect();
+        let mut overview = self.overview(folder, &plan, count, (&beats, &silent))?;
+        overview.notes = overview.attention();
         Ok(Look { overview, beats })
+    }
+
+    /// The same for who looks once. A worker whose beat seems old may have another clock, or be
+    /// lost: whether it shows a change is waited for.
+    pub fn look_once(&mut self, folder: &JobFolder) -> Result<Look, Fault> {
+        let first = self.look(folder)?;
+        let doubtful: Vec<String> = first
+            .beats
+            .iter()
+            .filter(|(_, beat)| beat.code.is_none())
+            .filter(|(name, _)| is_old(folder, name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if doubtful.is_empty() || first.overview.is_finished {
+            return Ok(first);
+        }
+        thread::sleep(Duration::from(folder.manifest.times.beat()) * 2);
+        let second = self.look(folder)?;
+        let beat = |look: &Look, name: &String| look.beats.get(name).map(|beat| beat.beat);
+        let is_same = |name: &String| beat(&first, name) == beat(&second, name);
+        self.silent = doubtful.into_iter().filter(is_same).collect();
+        self.look(folder)
     }
 
     fn overview(
@@ -128,6 +162,10 @@ impl View {
                 .collect(),
             slow: slow(&times),
             routes: self.routes(),
+            queue: self.queue.clone(),
+            lease_s: folder.manifest.times.lease().seconds(),
+            is_finished: receipt_path(folder.path()).exists(),
+            notes: Vec::new(),
         })
     }
 }
@@ -151,15 +189,27 @@ impl View {
     }
 }
 
+/// Whether a worker has written its beat a lease ago, as far as clocks of hosts agree.
+fn is_old(folder: &JobFolder, name: &str) -> bool {
+    let written = fs::metadata(folder.file(Part::Workers, name));
+    written.is_ok_and(|found| {
+        clock::unix().as_secs_f64() - modified_s(&found) > folder.manifest.times.lease().seconds()
+    })
+}
+
+fn modified_s(found: &fs::Metadata) -> f64 {
+    found.mtime() as f64 + found.mtime_nsec() as f64 / 1e9
+}
+
 fn rate(beat: &Beat) -> f64 {
     if beat.seconds > 0.0 { beat.bytes as f64 / beat.seconds } else { 0.0 }
 }
 
 /// Since the job began, to its receipt if it has one.
 fn elapsed_s(folder: &JobFolder) -> f64 {
-    let receipt = std::fs::metadata(receipt_path(folder.path()));
+    let receipt = fs::metadata(receipt_path(folder.path()));
     let until_s = match receipt {
-        Ok(found) => found.mtime() as f64 + found.mtime_nsec() as f64 / 1e9,
+        Ok(found) => modified_s(&found),
         Err(_) => clock::unix().as_secs_f64(),
     };
     (until_s - folder.manifest.began_unix_s as f64).max(0.0)
@@ -168,10 +218,11 @@ fn elapsed_s(folder: &JobFolder) -> f64 {
 fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
     WorkerView {
         name: name.to_string(),
+        started_as: beat.name.clone(),
         host: beat.host.clone(),
         far: beat.far.clone(),
         state: match beat.state {
-            _ if is_silent && beat.code.is_none() => "silent",
+            _ if is_silent && beat.code.is_none() => SILENT,
             WorkerDoes::Claiming => "claiming",
             WorkerDoes::Copying => "copying",
             WorkerDoes::Watching => "watching",

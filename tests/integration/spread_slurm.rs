@@ -8,8 +8,11 @@ use std::time::Duration;
 use cluster::rounds::{self, Fault, Fixture, Round};
 use cluster::{Cluster, Plan};
 
+use serde_json::Value;
+
+use crate::support::data::{assert_same, write_file};
 use crate::support::run::{self, Ran};
-use crate::support::{PROGRAM, each_at_once, need, need_root};
+use crate::support::{PROGRAM, each_at_once, need, need_root, until};
 
 fn need_parts() {
     need_root("it makes nodes of namespaces");
@@ -74,6 +77,52 @@ fn options_for_slurm_reach_it() {
     }
     let script = cluster.client("scontrol write batch_script 1 -").unwrap();
     assert!(script.contains("--qos=transfer\n"), "{script}");
+}
+
+/// A coordinator that comes later follows the workers that are in the queue and asks for no more.
+/// What is cancelled in Slurm stays away until the job is resumed.
+#[test]
+fn cancelled_workers_stay_away() {
+    need_parts();
+    let cluster = Cluster::up(&Plan::of(2)).unwrap_or_else(|why| panic!("{why}"));
+    let place = cluster.path().join("place");
+    fs::create_dir_all(place.join("src")).unwrap();
+    (0..200).for_each(|n| write_file(&place.join(format!("src/{n}")), n, 50_000));
+    // So slow that it lasts until it is cancelled. Of three workers one waits for a node.
+    let words = ["spread", "--on", "slurm:dtn", "--workers", "3", "--rate", "10kB", "--job=job"];
+    let mut first = run::start(command(&cluster, &place, &words, &["--json", "src/", "dst"]));
+    let claims = || fs::read_dir(place.join("job/claims")).map_or(0, Iterator::count);
+    until("two workers have shards", || claims() == 2);
+    first.kill();
+    first.end();
+    let status = || {
+        let shown = datapump(&cluster, &place, &["spread", "status", "job"], &[]);
+        assert_eq!(shown.code, 0, "{shown}");
+        shown.stdout_text()
+    };
+    until("the third waits", || status().contains("in the queue: 1 worker (Resources: "));
+
+    let resume = command(&cluster, &place, &["spread", "resume", "job", "--json"], &[]);
+    let mut second = run::start(resume);
+    let said = second.wait_for_line("3 workers of this job run already");
+    let notes = || fs::read_to_string(place.join("job/notes.json")).unwrap();
+    assert_eq!(notes().matches("\"slurm ").count(), 3, "{said}\n{}", notes());
+    cluster.client("scancel --name=datapump-spread").unwrap();
+    let ran = second.end();
+    assert_eq!(ran.code, 130, "{ran}\n{}", cluster.logs());
+    assert!(ran.stdout_text().contains("its workers were cancelled in Slurm"), "{ran}");
+    let listed = "squeue --noheader --states=pending,running";
+    until("nobody is there", || cluster.client(listed).unwrap().trim().is_empty());
+    assert!(status().contains("nobody works on it, as it was cancelled"), "{}", status());
+
+    let manifest = place.join("job/manifest.json");
+    let mut job: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    job["copying"]["bytes_per_second"] = Value::Null;
+    fs::write(&manifest, job.to_string()).unwrap();
+    let ran = datapump(&cluster, &place, &["spread", "resume", "job"], &[]);
+    assert_eq!(ran.code, 0, "{ran}\n{}", cluster.logs());
+    assert_same(&place.join("src"), &place.join("dst"));
+    assert_eq!(status().matches("note: ").count(), 0, "{}", status());
 }
 
 /// A copy as a job: it ends, and says so; it is tried again; and what is typed reaches no script.
@@ -145,7 +194,12 @@ fn queue(cluster: &Cluster, place: &Path) -> String {
 
 /// The program on the controller's host.
 fn datapump(cluster: &Cluster, place: &Path, words: &[&str], more: &[&str]) -> Ran {
+    run::to_end(command(cluster, place, words, more), b"")
+}
+
+fn command(cluster: &Cluster, place: &Path, words: &[&str], more: &[&str]) -> Command {
     let mut command: Command = cluster.login(PROGRAM);
     command.args(words).args(more).current_dir(place);
-    run::to_end(command, b"")
+    command.env("DATAPUMP_NO_RECORD", "1").env("DATAPUMP_CONFIG", "none");
+    command
 }

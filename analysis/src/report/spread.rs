@@ -51,8 +51,6 @@ pub fn line(of: &Overview) -> String {
         Some(shards) => format!("{}/{shards} shards", of.shards_done),
         None => format!("{} shards, planning", of.shards_done),
     };
-    let runs = |worker: &&WorkerView| worker.code.is_none() && worker.state != "silent";
-    let running = of.workers.iter().filter(runs).count();
     let left = of.left_s.map_or(String::new(), |[low, middle, high]| {
         let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
         format!(", {} left ({} to {})", time(middle), time(low), time(high))
@@ -63,13 +61,14 @@ pub fn line(of: &Overview) -> String {
         Bytes(of.bytes_planned),
         count(of.files, "file"),
         Rate { bytes_per_second: of.rate_bytes_per_s },
-        count(running as u64, "worker"),
+        count(of.running() as u64, "worker"),
     )
 }
 
 /// How a job stands.
 pub fn page(of: &Overview) -> String {
     let mut text = format!("{}: {}\n", of.job, of.state.name());
+    of.notes.iter().for_each(|note| text.push_str(&format!("  note: {note}\n")));
     let planned = of.shards.map_or("?".to_string(), |shards| shards.to_string());
     text.push_str(&format!(
         "  shards: {} of {planned} done, {} held, {} free\n",

@@ -2,6 +2,7 @@
 //! does next. Pure: the same answers give the same calls, so the simulation runs what ships.
 //! docs/SPREAD.md has the protocol.
 
+pub mod attention;
 pub mod calls;
 pub mod far;
 pub mod given;

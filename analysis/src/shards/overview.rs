@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::attention::{QueueState, Queued};
+
 /// Where a worker's requests and its own time went, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
@@ -42,9 +44,10 @@ impl Waits {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBackBy {
+    #[default]
     Nothing,
     Source,
     Cpu,
@@ -69,9 +72,10 @@ impl HeldBackBy {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
+    #[default]
     Planning,
     Running,
     Cancelled,
@@ -90,7 +94,7 @@ impl JobState {
 }
 
 /// A job at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Overview {
     pub job: String,
     pub state: JobState,
@@ -115,6 +119,13 @@ pub struct Overview {
     /// What is done, by node and far host; only of a job whose destination is far.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteView>,
+    /// What a queue says of workers, where there is one.
+    pub queue: Vec<Queued>,
+    pub lease_s: f64,
+    /// Its receipt is written: nothing is left to be done.
+    pub is_finished: bool,
+    /// What a reader should know.
+    pub notes: Vec<String>,
 }
 
 /// What went from a node to a far host.
@@ -128,9 +139,11 @@ pub struct RouteView {
 }
 
 /// A worker, as it shows itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkerView {
     pub name: String,
+    /// The name that its process was started with: others may have had it before.
+    pub started_as: String,
     pub host: String,
     /// The far host that it logs in to.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,8 @@ pub enum Ended {
     Code(u8),
     /// Killed, or lost with its node.
     Lost,
+    /// Somebody has taken it out of the queue.
+    Cancelled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Decision {
     Leave,
     /// It would end in the same way.
     GiveUp,
+    /// Who has cancelled it does not want it.
+    StayAway,
 }
 
 /// Counts restarts since the last shard that was done: a job that goes on may lose any number of
@@ -36,6 +40,7 @@ impl Restarts {
             Ended::Code(0) => return Decision::Leave,
             Ended::Code(code) => Class::from_code(code),
             Ended::Lost => None,
+            Ended::Cancelled => return Decision::StayAway,
         };
         // A full disk, a wrong folder or another version is the same the next time.
         if matches!(class, Some(Class::Usage | Class::NoSpace | Class::Version)) {
@@ -68,6 +73,7 @@ mod tests {
         ] {
             assert_eq!(Restarts::default().decide(Ended::Code(code), 0, 3), expect, "{code}");
         }
+        assert_eq!(Restarts::default().decide(Ended::Cancelled, 0, 3), Decision::StayAway);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use analysis::shards::overview::Queued;
 use base::fault::{Class, Fault};
 
 use self::client::Trouble;
@@ -130,7 +131,7 @@ impl Slurm {
             *memory = before;
             // What would be started again is not: it has ended.
             return match step {
-                Step::Requeue => WorkerState::Ended(End::Lost("cancelled".to_string())),
+                Step::Requeue => WorkerState::Ended(End::Cancelled),
                 _ => said,
             };
         }
@@ -242,6 +243,21 @@ impl Launcher for Slurm {
         let request = serde_json::to_string(&self.request).unwrap_or_default();
         let request = format!("request {request}");
         self.workers.iter().map(line).chain([request]).collect()
+    }
+
+    fn process_name(&self, worker: &str) -> String {
+        let place = self.workers.get(worker);
+        place.map_or_else(|| worker.to_string(), |place| script::process_name(place.element))
+    }
+
+    fn queue(&self) -> Result<Vec<Queued>, Fault> {
+        let listed = self.listed().map_err(|trouble| trouble.fault("asking Slurm's queue"))?;
+        let ours: BTreeSet<Element> = self.workers.values().map(|place| place.element).collect();
+        let of = |listed: Listed| {
+            let element = (listed.job, listed.element?);
+            ours.contains(&element).then(|| queue::told(listed, script::process_name(element)))
+        };
+        Ok(listed.into_iter().filter_map(of).collect())
     }
 
     fn adopt(&mut self, notes: &[String]) -> Result<(), Fault> {

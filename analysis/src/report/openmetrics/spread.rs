@@ -115,6 +115,7 @@ mod tests {
     fn a_spread() {
         let worker = |name: &str, host: &str, state: &str, code| WorkerView {
             name: name.into(),
+            started_as: name[..1].into(),
             host: host.into(),
             far: None,
             state: state.into(),
@@ -150,7 +151,7 @@ mod tests {
                 worker("4-dddddddd", "n2", "ended", Some(0)),
             ],
             slow: vec![("n2".into(), 3.0)],
-            routes: Vec::new(),
+            ..Overview::default()
         };
         let nodes = String::from("ssh:nodes.txt");
         let route = Route {

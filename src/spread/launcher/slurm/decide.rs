@@ -64,10 +64,13 @@ pub(super) fn element(
         State::Pending => waiting(listed, detail, memory),
         State::RequeuedAndHeld => release(memory),
         State::Running => (Step::Nothing, WorkerState::Running(listed.nodes.clone())),
-        State::Completing => (Step::Nothing, pending("it ends, or comes back into the queue")),
+        State::Completing => {
+            let text = "it ends, or comes back into the queue";
+            (Step::Nothing, WorkerState::Unknown(text.to_string()))
+        }
         State::Completed => ended(memory, End::Code(0)),
         // By a person, or the site: it is not for us to start it again.
-        State::Cancelled => ended(memory, End::Lost("cancelled in Slurm".to_string())),
+        State::Cancelled => ended(memory, End::Cancelled),
         State::Failed | State::OutOfMemory => failed(listed, detail, memory),
         State::TimedOut => again(memory, End::Lost("its time limit was over".to_string())),
         State::NodeFailed | State::Preempted if memory.looks < LOOKS => {
@@ -168,7 +171,14 @@ mod tests {
     use super::*;
 
     fn listed(state: State, reason: &str) -> Listed {
-        Listed { job: 1, element: Some(0), state, reason: reason.into(), nodes: "c1".into() }
+        Listed {
+            job: 1,
+            element: Some(0),
+            state,
+            reason: reason.into(),
+            nodes: "c1".into(),
+            runs_s: None,
+        }
     }
 
     fn exit(code: u8, signal: u8) -> Option<Detail> {
@@ -251,6 +261,17 @@ mod tests {
         let lost = listed(State::NodeFailed, "NodeDown");
         let steps: Vec<Step> = (0..3).map(|_| element(&lost, None, &mut memory).0).collect();
         assert_eq!(steps, [Step::Nothing, Step::Nothing, Step::Requeue]);
+    }
+
+    /// It stays what it is, also when Slurm has forgotten it.
+    #[test]
+    fn what_is_cancelled_stays_cancelled() {
+        let mut memory = Memory::default();
+        let ends = element(&listed(State::Completing, "None"), None, &mut memory);
+        assert!(matches!(ends, (Step::Nothing, WorkerState::Unknown(_))), "{ends:?}");
+        let cancelled = element(&listed(State::Cancelled, "None"), None, &mut memory);
+        assert_eq!(cancelled, (Step::Nothing, WorkerState::Ended(End::Cancelled)));
+        assert_eq!(absent(&mut memory), WorkerState::Ended(End::Cancelled));
     }
 
     #[test]

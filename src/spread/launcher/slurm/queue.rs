@@ -1,5 +1,7 @@
 //! What Slurm's clients print about jobs, as values.
 
+use analysis::shards::overview::{QueueState, Queued};
+
 /// One element of an array, or a job that is none, as `squeue` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
@@ -10,6 +12,8 @@ pub(super) struct Listed {
     /// Why it waits, in Slurm's word.
     pub(super) reason: String,
     pub(super) nodes: String,
+    /// Since it was started.
+    pub(super) runs_s: Option<u64>,
 }
 
 /// The states of a job that differ for us.
@@ -54,7 +58,7 @@ impl State {
 }
 
 /// `--format` of `squeue`, which `listed` reads.
-pub(super) const FORMAT: &str = "%F|%K|%T|%N|%r";
+pub(super) const FORMAT: &str = "%F|%K|%T|%N|%M|%r";
 
 /// Lines that are none of `FORMAT` are not ours, such as a site's notices.
 pub(super) fn listed(text: &str) -> Vec<Listed> {
@@ -62,7 +66,7 @@ pub(super) fn listed(text: &str) -> Vec<Listed> {
 }
 
 fn line(line: &str) -> Option<Listed> {
-    let mut fields = line.trim().splitn(5, '|');
+    let mut fields = line.trim().splitn(6, '|');
     let job = fields.next()?.parse().ok()?;
     // `N/A` of a job that is no array.
     let element = fields.next()?;
@@ -73,10 +77,55 @@ fn line(line: &str) -> Option<Listed> {
     };
     let state = State::named(fields.next()?);
     let nodes = fields.next()?.to_string();
+    let runs_s = seconds(fields.next()?);
     // `%r` is without brackets, but what `%R` shows is not.
     let reason = fields.next()?.trim_matches(['(', ')']).to_string();
-    Some(Listed { job, element, state, reason, nodes })
+    Some(Listed { job, element, state, reason, nodes, runs_s })
 }
+
+/// Of `D-HH:MM:SS`, without what is zero at its beginning.
+fn seconds(text: &str) -> Option<u64> {
+    let (days, time) = text.split_once('-').unwrap_or(("0", text));
+    let add = |sum: u64, part: &str| Some(sum * 60 + part.parse::<u64>().ok()?);
+    let of_day = time.split(':').try_fold(0, add)?;
+    Some(days.parse::<u64>().ok()? * 86_400 + of_day)
+}
+
+/// An element for those who look at the job: under the name of its process.
+pub(super) fn told(listed: Listed, name: String) -> Queued {
+    let state = match &listed.state {
+        State::Pending | State::RequeuedAndHeld => QueueState::Pending,
+        State::Running => QueueState::Running,
+        State::Cancelled => QueueState::Cancelled,
+        _ => QueueState::Other,
+    };
+    let why = match (meaning(&listed.reason), listed.reason.as_str()) {
+        (Some(meaning), reason) => format!("{reason}: {meaning}"),
+        (None, "None") => String::new(),
+        (None, reason) => reason.to_string(),
+    };
+    Queued { name, state, why, node: listed.nodes, runs_s: listed.runs_s }
+}
+
+/// What `squeue` and `status` say of a job, beside Slurm's own word for it.
+pub(super) fn meaning(reason: &str) -> Option<&'static str> {
+    MEANINGS.iter().find(|(name, _)| *name == reason).map(|(_, meaning)| *meaning)
+}
+
+/// Of the reasons for which jobs wait, those that are met most. The guide has them too.
+pub(super) const MEANINGS: &[(&str, &str)] = &[
+    ("BeginTime", "Slurm lets what it puts back into the queue wait about two minutes"),
+    ("Resources", "it waits until nodes are free"),
+    ("Priority", "others are before it"),
+    ("JobHeldUser", "its owner holds it: scontrol release"),
+    ("JobHeldAdmin", "an administrator holds it: ask them"),
+    ("Dependency", "it waits for another job"),
+    ("PartitionDown", "the partition is down"),
+    ("PartitionTimeLimit", "--time-limit is longer than the partition allows"),
+    ("ReqNodeNotAvail", "the nodes that it may have are down or reserved"),
+    ("QOSMaxJobsPerUserLimit", "you have as many jobs as the QOS allows"),
+    ("AssocGrpJobsLimit", "the account has as many jobs as it may have"),
+];
 
 /// More of one element, as `scontrol show job --oneliner` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,15 +186,17 @@ mod tests {
 
     #[test]
     fn a_listing_is_read() {
-        let text = "srun: notice\n12|0|RUNNING|c1|None\n12|1|PENDING||BeginTime\n\
-                    12|2|PENDING||launch failed requeued held\n13|N/A|COMPLETING|c[1-2]|None\n\
-                    12|3-9|PENDING||Resources\n12|4|REVOKED||\n";
+        let text = "srun: notice\n12|0|RUNNING|c1|0:00|None\n12|1|PENDING||0:00|BeginTime\n\
+                    12|2|PENDING||0:00|launch failed requeued held\n\
+                    13|N/A|COMPLETING|c[1-2]|0:00|None\n12|3-9|PENDING||0:00|Resources\n\
+                    12|4|REVOKED||0:00|\n";
         let of = |element: Option<u64>, state, nodes: &str, reason: &str| Listed {
             job: if element.is_some() { 12 } else { 13 },
             element,
             state,
             reason: reason.into(),
             nodes: nodes.into(),
+            runs_s: Some(0),
         };
         let expected = vec![
             of(Some(0), State::Running, "c1", "None"),
@@ -156,6 +207,29 @@ mod tests {
         ];
         assert_eq!(listed(text), expected);
         assert_eq!(listed(""), vec![]);
+    }
+
+    #[test]
+    fn times_are_read() {
+        for (text, expect) in [
+            ("0:07", Some(7)),
+            ("12:03", Some(723)),
+            ("1:00:00", Some(3600)),
+            ("2-01:00:01", Some(176_401)),
+            ("INVALID", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text), expect, "{text}");
+        }
+    }
+
+    /// Whoever reads the guide finds each reason that the program explains.
+    #[test]
+    fn the_guide_has_the_reasons() {
+        let guide = include_str!("../../../../docs/guide/slurm.md");
+        for (reason, _) in MEANINGS {
+            assert!(guide.contains(&format!("`{reason}`")), "{reason}");
+        }
     }
 
     #[test]

@@ -67,6 +67,11 @@ pub fn copy(request: &Request, program: &Path, folder: &Path) -> Result<String, 
 pub const LOGS: &str = "logs";
 const NAME: &str = "slurm-$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID";
 
+/// What `NAME` is in an element of a job.
+pub(super) fn process_name((job, element): (u64, u64)) -> String {
+    format!("slurm-{job}-{element}")
+}
+
 /// How long before its time limit a worker is told to stop.
 const WARNING_S: u32 = 60;
 
