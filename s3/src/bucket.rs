@@ -19,6 +19,7 @@ use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::ObjectUrl;
 use base::owners::Owner;
+use mover::io::request::ExtraPiece;
 use mover::io::store::{Details, Listed, ListedKind, NewObject, OBJECT_DEVICE, Store};
 use mover::io::volume::{
     Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
@@ -373,7 +374,12 @@ impl Volume for Bucket {
     }
 
     /// As tags: what is known only after an upload has begun cannot be among its headers.
-    fn set_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Fault> {
+    fn set_digests(
+        &self,
+        _file: Option<&Handle>,
+        path: &[u8],
+        sums: &ExtraSums,
+    ) -> Result<(), Fault> {
         self.tag(&self.key(path)?, sums)
     }
 
@@ -514,13 +520,19 @@ impl Volume for Bucket {
         reading::read_small(&self.client, (&self.bucket, &key), mtime, into)
     }
 
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault> {
+    fn write_small(
+        &self,
+        segment: &Segment,
+        from: &[u8],
+        extra: Option<&ExtraPiece>,
+    ) -> Result<Status, Fault> {
         let Some(new) = &segment.new else {
             return self.unsupported("write what has no key", &segment.path);
         };
         let key = self.key(&new.path)?;
         self.warn(metadata::headers(&new.meta, metadata::FILE).1);
-        let body = (from, checksum::of(from));
+        let known = extra.and_then(|extra| extra.crc64);
+        let body = (from, known.unwrap_or_else(|| checksum::of(from)));
         upload::put(&self.client, (&self.bucket, &key), new, body)?;
         lock(&self.begun).insert(segment.path.clone(), Begun::Put);
         let mtime = new.meta.mtime.unwrap_or_default();

@@ -9,6 +9,24 @@ pub(crate) fn of(bytes: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
+/// Of bytes that come one after another.
+#[derive(Debug)]
+pub(crate) struct Running(crc_fast::Digest);
+
+impl Running {
+    pub(crate) fn new() -> Running {
+        Running(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme))
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> u64 {
+        self.0.finalize()
+    }
+}
+
 /// Ranges of an object and their checksums; neighbours are merged.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {

@@ -11,6 +11,7 @@ use rustls::ClientConfig;
 
 use crate::addresses::Addresses;
 use crate::answers::Element;
+use crate::checksum;
 use crate::connection::{Connection, Head, SILENT_MAX};
 use crate::credentials::{self, Found};
 use crate::refusal::{Refusal, fault_of};
@@ -41,6 +42,8 @@ pub(crate) struct Call<'a> {
 pub(crate) enum Into<'a> {
     /// It must be exactly as long.
     Exactly(&'a mut [u8]),
+    /// The same, and its checksum is computed while it is received.
+    Summed(&'a mut [u8]),
     /// The same; one of another length, by its header, is not received.
     Small(&'a mut [u8]),
     Text,
@@ -50,6 +53,8 @@ pub(crate) enum Into<'a> {
 pub(crate) struct Answer {
     pub head: Head,
     pub text: String,
+    /// CRC-64/NVME of the body, where that was asked for.
+    pub crc64: Option<u64>,
 }
 
 impl Answer {
@@ -222,17 +227,22 @@ impl Client {
     ) -> io::Result<Answer> {
         let head = connection.ask(head, call.body, call.method)?;
         self.answered.store(true, Relaxed);
-        let mut answer = Answer { head, text: String::new() };
+        let mut answer = Answer { head, ..Answer::default() };
         let is_well = !matches!(answer.head.status, 429 | 503);
         self.addresses.note(connection.address, is_well, clock::now());
         match into {
             Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes)?,
+            Into::Summed(bytes) if answer.head.status < 300 => {
+                answer.crc64 = Some(fill_summed(connection, bytes)?);
+            }
             Into::Small(bytes) if answer.head.status < 300 => {
                 if answer.head.get("content-length") == bytes.len().to_string() {
-                    fill(connection, bytes)?;
+                    answer.crc64 = Some(fill_summed(connection, bytes)?);
                 }
             }
-            Into::Exactly(_) | Into::Small(_) | Into::Text => answer.text = text(connection)?,
+            Into::Exactly(_) | Into::Summed(_) | Into::Small(_) | Into::Text => {
+                answer.text = text(connection)?
+            }
         }
         Ok(answer)
     }
@@ -337,14 +347,32 @@ fn cannot_connect(host: &str, error: &io::Error) -> Failure {
     }
 }
 
-fn fill(connection: &mut Connection, mut into: &mut [u8]) -> io::Result<()> {
+fn fill(connection: &mut Connection, into: &mut [u8]) -> io::Result<()> {
+    fill_by(connection, into, usize::MAX, |_| {})
+}
+
+/// The same, and computes the checksum of what comes while the processor's cache has it.
+fn fill_summed(connection: &mut Connection, into: &mut [u8]) -> io::Result<u64> {
+    let mut sum = checksum::Running::new();
+    fill_by(connection, into, SUMMED_BYTES, |bytes| sum.add(bytes))?;
+    Ok(sum.finish())
+}
+
+fn fill_by(
+    connection: &mut Connection,
+    mut into: &mut [u8],
+    most: usize,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let len = into.len();
     while !into.is_empty() {
-        let count = connection.read(into)?;
+        let most = most.min(into.len());
+        let count = connection.read(&mut into[..most])?;
         if count == 0 {
             let text = format!("it sent {} of {len} bytes", len - into.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
         }
+        take(&into[..count]);
         into = &mut into[count..];
     }
     match connection.read(&mut [0])? {
@@ -388,4 +416,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at an object that the store is making.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 const CONNECTIONS_MAX: usize = 64;
+/// What is received at a time where it is summed: so much stays in the cache.
+const SUMMED_BYTES: usize = 256 << 10;
 const TEXT_BYTES_MAX: usize = 8 << 20;

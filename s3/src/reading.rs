@@ -89,7 +89,11 @@ impl Reading {
         }
         let (bucket, key) = (&self.bucket[..], &self.key[..]);
         let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
-        let answer = match self.client.call(&call, Into::Exactly(&mut *into)) {
+        let into_it = match self.seen.sum {
+            Some(_) => Into::Summed(&mut *into),
+            None => Into::Exactly(&mut *into),
+        };
+        let answer = match self.client.call(&call, into_it) {
             Ok(answer) => answer,
             Err(trouble) => return Err(unread(trouble, bucket, key)),
         };
@@ -106,14 +110,14 @@ impl Reading {
             );
             return Err(Fault::new(Class::Peer, text));
         }
-        self.check(at, into)
+        self.check((at, len), answer.crc64)
     }
 
     /// The whole object is checked with its last range, which is not passed on if it is wrong.
-    fn check(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let Some(expect) = self.seen.sum else { return Ok(()) };
+    fn check(&self, (at, len): (u64, u64), sum: Option<u64>) -> Result<(), Fault> {
+        let (Some(expect), Some(sum)) = (self.seen.sum, sum) else { return Ok(()) };
         let mut sums = lock(&self.sums);
-        sums.add(at, bytes.len() as u64, checksum::of(bytes));
+        sums.add(at, len, sum);
         match sums.whole(self.seen.size) {
             Some(sum) if sum != expect => Err(corrupt(&self.url())),
             _ => Ok(()),
@@ -136,7 +140,7 @@ impl Object for Reading {
         }
     }
 
-    fn write_at(&self, _at: u64, _bytes: &[u8]) -> io::Result<u32> {
+    fn write_at(&self, _at: u64, _bytes: &[u8], _crc64: Option<u64>) -> io::Result<u32> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -166,7 +170,7 @@ pub(crate) fn read_small(
     if seen.size != into.len() as u64 || mtime.is_some_and(|mtime| !seen.has_time(mtime)) {
         return Err(changed(&url));
     }
-    match seen.sum.is_none_or(|sum| sum == checksum::of(into)) {
+    match seen.sum.is_none() || seen.sum == answer.crc64 {
         true => Ok(()),
         false => Err(corrupt(&url)),
     }

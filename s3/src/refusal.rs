@@ -134,7 +134,8 @@ mod tests {
             code => format!("<Error><Code>{code}</Code><Message>Why.</Message></Error>"),
         };
         let pairs = headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        Refusal::of(&Answer { head: Head { status, headers: pairs.collect() }, text })
+        let head = Head { status, headers: pairs.collect() };
+        Refusal::of(&Answer { head, text, ..Answer::default() })
     }
 
     #[test]

@@ -67,8 +67,8 @@ impl Upload {
         Ok(Upload { client, bucket, key, new, state, fault })
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let sum = checksum::of(bytes);
+    fn write(&self, at: u64, bytes: &[u8], sum: Option<u64>) -> Result<(), Fault> {
+        let sum = sum.unwrap_or_else(|| checksum::of(bytes));
         if at == 0 && self.new.size == Some(bytes.len() as u64) {
             put(&self.client, (&self.bucket, &self.key), &self.new, (bytes, sum))?;
             let mut state = lock(&self.state);
@@ -269,8 +269,8 @@ impl Object for Upload {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<u32> {
-        match self.write(at, bytes) {
+    fn write_at(&self, at: u64, bytes: &[u8], crc64: Option<u64>) -> io::Result<u32> {
+        match self.write(at, bytes, crc64) {
             Ok(()) => Ok(bytes.len() as u32),
             Err(fault) => {
                 lock(&self.fault).get_or_insert(fault);

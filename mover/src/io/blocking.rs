@@ -5,7 +5,7 @@ use std::io;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::backend::{Speed, Verb};
-use super::request::Request;
+use super::request::{ExtraPiece, Request};
 use super::store::Store;
 use super::volume::{Batch, Handle};
 use base::limits::HEADROOM_BYTES;
@@ -31,7 +31,7 @@ pub(super) fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
         Verb::WriteAt { file, offset, .. } => {
             let at = offset + u64::from(request.moved);
             if let Handle::Object(object) = file {
-                return object.write_at(at, request.pending_bytes());
+                return object.write_at(at, request.pending_bytes(), crc64_of(request, at));
             }
             count(rustix::io::pwrite(file.fd(), request.pending_bytes(), at))
         }
@@ -90,6 +90,13 @@ fn count(result: rustix::io::Result<usize>) -> io::Result<u32> {
     result.map(|count| count as u32).map_err(io::Error::from)
 }
 
+/// The CRC-64/NVME of what is to be written at an offset, where the passage has computed it.
+fn crc64_of(request: &Request, at: u64) -> Option<u64> {
+    let len = request.pending().len() as u64;
+    let [piece] = &request.extra[..] else { return None };
+    piece.crc64.filter(|_| (piece.offset, piece.len) == (at, len))
+}
+
 /// The store of a batch of small objects: all of a batch have the same.
 fn store_of(batch: &Batch) -> Option<&dyn Store> {
     batch.segments.first()?.volume.as_ref()?.store()
@@ -120,7 +127,8 @@ pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
     if let Some(store) = store_of(batch) {
         let body = HEADROOM_BYTES as usize..(HEADROOM_BYTES + batch.bytes()) as usize;
         let skip: Vec<u16> = request.voids.iter().map(|(index, _)| *index).collect();
-        let written = store.write_many(&batch.segments, &skip, &request.buffer.bytes()[body]);
+        let from = &request.buffer.bytes()[body];
+        let written = store.write_many(&batch.segments, &skip, from, &request.extra);
         for (index, made) in written {
             match made {
                 Ok(made) => request.made.push((index, made)),
@@ -136,7 +144,8 @@ pub(crate) fn scatter(batch: &Batch, request: &mut Request) -> u32 {
         }
         let at = (HEADROOM_BYTES + segment.at) as usize;
         let from = &request.buffer.bytes()[at..at + segment.len as usize];
-        match volume.write_small(segment, from) {
+        let extra = ExtraPiece::of(&request.extra, index as u16);
+        match volume.write_small(segment, from, extra) {
             Ok(made) => request.made.push((index as u16, made)),
             Err(fault) => request.voids.push((index as u16, fault)),
         }

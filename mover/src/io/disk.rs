@@ -29,6 +29,7 @@ pub use self::faults::{exists, special};
 use super::attributes::What;
 use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
+use super::request::ExtraPiece;
 use super::untold;
 use super::volume::{
     Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
@@ -323,8 +324,19 @@ impl Volume for Disk {
         Left { given, synced }
     }
 
-    fn set_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Fault> {
-        self.record_digests(path, sums).map_err(|errno| self.fault(Call::SetMetadata, path, errno))
+    fn set_digests(
+        &self,
+        file: Option<&Handle>,
+        path: &[u8],
+        sums: &ExtraSums,
+    ) -> Result<(), Fault> {
+        match file {
+            Some(file) => self.record_digests(file.fd(), path, sums, None),
+            None => self
+                .open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
+                .and_then(|file| self.record_digests(file.as_fd(), path, sums, None)),
+        }
+        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 
     fn take_warnings(&self) -> Vec<String> {
@@ -560,30 +572,13 @@ impl Volume for Disk {
         self.check_small(&fd, segment)
     }
 
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault> {
-        let path = &segment.path;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let (mode, has_mode) = self.first_mode(segment);
-        let open = || self.open_in_parent(path, flags, mode);
-        let opened = match open() {
-            // Left by an earlier run, under a name that only we use.
-            Err(Errno::EXIST) => {
-                let _ = self.remove(path);
-                open()
-            }
-            opened => opened,
-        };
-        let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
-        self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
-        match (segment.meta.mtime, has_mode) {
-            (None, true) => Ok(()),
-            (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
-            (_, false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
-        }
-        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))?;
-        rustix::fs::fstat(&fd)
-            .map(|stat| status_from(&stat))
-            .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    fn write_small(
+        &self,
+        segment: &Segment,
+        from: &[u8],
+        extra: Option<&ExtraPiece>,
+    ) -> Result<Status, Fault> {
+        self.write_whole(segment, from, extra)
     }
 }
 

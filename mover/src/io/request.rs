@@ -77,6 +77,16 @@ pub struct ExtraPiece {
     pub offset: u64,
     pub len: u64,
     pub sums: ExtraSums,
+    /// CRC-64/NVME, where the sink is a store.
+    pub crc64: Option<u64>,
+}
+
+impl ExtraPiece {
+    /// That of a segment; they are in the order of their segments.
+    pub fn of(pieces: &[ExtraPiece], segment: u16) -> Option<&ExtraPiece> {
+        let at = pieces.binary_search_by_key(&segment, |piece| piece.segment).ok()?;
+        Some(&pieces[at])
+    }
 }
 
 /// A unit of work and the memory it travels in.

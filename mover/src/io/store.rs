@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::request::ExtraPiece;
 use super::volume::{Metadata, Mtime, Replace, Segment, Status, Volume};
 use base::attributes::Attributes;
 use base::fault::Fault;
@@ -40,12 +41,13 @@ pub trait Store: Volume {
     /// Reads small objects whole, many at a time. Returns those that failed.
     fn read_many(&self, segments: &[Segment], into: &mut [u8]) -> Vec<(u16, Fault)>;
     /// Writes small objects whole, many at a time. Returns what became of each but `skip`, which
-    /// are not to be written.
+    /// are not to be written. `extra` has what is known of their bytes.
     fn write_many(
         &self,
         segments: &[Segment],
         skip: &[u16],
         from: &[u8],
+        extra: &[ExtraPiece],
     ) -> Vec<(u16, Result<Status, Fault>)>;
 }
 
@@ -160,7 +162,8 @@ pub const OBJECT_DEVICE: u64 = u64::MAX;
 /// until the store has answered.
 pub trait Object: Send + Sync + fmt::Debug {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<u32>;
-    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<u32>;
+    /// Writes a range, with its CRC-64/NVME where that is known.
+    fn write_at(&self, at: u64, bytes: &[u8], crc64: Option<u64>) -> io::Result<u32>;
     /// Whether what is read still has this size and time. Every range is of one object, or fails.
     fn is_still(&self, then: (u64, Mtime)) -> bool;
     /// Why a call failed: an error number does not say it.

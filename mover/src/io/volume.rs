@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use super::request::ExtraPiece;
 use super::store::{NewObject, Object, Store};
 use base::attributes::Attributes;
 use base::extra::ExtraSums;
@@ -229,8 +230,14 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// Gives a directory (the root where the path is empty) its final metadata, where there is any,
     /// and puts its names on stable storage, where that is asked.
     fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, durable: Durable) -> Left;
-    /// Records the digests of what has this name, as archives look for them.
-    fn set_digests(&self, _path: &[u8], _sums: &ExtraSums) -> Result<(), Fault> {
+    /// Records the digests of what has this name, as archives look for them; through its open file,
+    /// where there is one.
+    fn set_digests(
+        &self,
+        _file: Option<&Handle>,
+        _path: &[u8],
+        _sums: &ExtraSums,
+    ) -> Result<(), Fault> {
         Ok(())
     }
     /// What could not be preserved, reported once for each kind.
@@ -296,9 +303,14 @@ pub trait Volume: Send + Sync + fmt::Debug {
     }
     /// Reads one small file whole: exactly `into`, from a file that has exactly that size and time.
     fn read_small(&self, segment: &Segment, into: &mut [u8]) -> Result<(), Fault>;
-    /// Writes one small file whole, metadata included. Returns what it is then, whatever has its
-    /// name later.
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault>;
+    /// Writes one small file whole, metadata and what is known of its digests included. Returns
+    /// what it is then, whatever has its name later.
+    fn write_small(
+        &self,
+        segment: &Segment,
+        from: &[u8],
+        extra: Option<&ExtraPiece>,
+    ) -> Result<Status, Fault>;
 }
 
 /// A small file as part of a batch.

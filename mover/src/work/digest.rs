@@ -5,24 +5,25 @@
 //! power-of-two blocks can be merged with their siblings later, so each side hashes bytes once.
 //! CRC-64/NVME values of neighbours combine likewise.
 
+mod file_sum;
 mod short;
 mod whole;
 
-use std::collections::BTreeMap;
 use std::slice::ChunksExact;
-use std::sync::Arc;
 
-use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
-use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+use blake3::hazmat::HasherExt;
+use crc_fast::{CrcAlgorithm, checksum};
 
+use super::extra::{Also, Running};
 use super::passage::Step;
-use crate::io::request::{Content, Coverage, Piece, Request};
+use crate::io::request::{Content, Coverage, ExtraPiece, Piece, Request};
 use base::codec::Codec;
 use base::fault::{Class, Fault};
 use base::label::{Kind, Sum};
 use base::limits::BLOCK_BYTES;
 use base::settings::DigestKind;
 use base::tally::Stage;
+pub(crate) use file_sum::{FileSum, Shift};
 pub(crate) use whole::Whole;
 
 /// Bytes of a BLAKE3 chunk: no node covers less, except the last of a file.
@@ -45,11 +46,21 @@ impl Sign {
     pub fn new(kind: DigestKind, slot_bytes: u32) -> Sign {
         Sign { method: Method::new(kind, slot_bytes) }
     }
+
+    /// With these digests besides, in the same pass.
+    pub(crate) fn with(self, also: Also) -> Sign {
+        Sign { method: Method { also, ..self.method } }
+    }
 }
 
 impl Check {
     pub fn new(kind: DigestKind, slot_bytes: u32) -> Check {
         Check { method: Method::new(kind, slot_bytes) }
+    }
+
+    /// With these digests besides, in the same pass.
+    pub(crate) fn with(self, also: Also) -> Check {
+        Check { method: Method { also, ..self.method } }
     }
 }
 
@@ -59,6 +70,7 @@ impl Step for Sign {
     }
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
+        request.extra.clear();
         match request.label.kind {
             Kind::Data => request.label.digest = self.method.digest(request),
             Kind::Zero => self.method.digest_hole(request),
@@ -75,6 +87,7 @@ impl Step for Check {
 
     fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
         assert_ne!(request.label.kind, Kind::Sparse, "it is expanded before it is checked");
+        request.extra.clear();
         if request.label.kind == Kind::Zero {
             self.method.digest_hole(request);
         }
@@ -122,11 +135,12 @@ pub(crate) fn attach(request: &mut Request) {
 
 const SUM_BYTES: usize = size_of::<Sum>();
 
-/// A kind of digest and the largest block that is digested as one.
+/// A kind of digest, the largest block that is digested as one, and what is computed besides.
 #[derive(Clone, Copy, Debug)]
 struct Method {
     kind: DigestKind,
     block_bytes: u64,
+    also: Also,
 }
 
 impl Method {
@@ -134,23 +148,25 @@ impl Method {
     /// known beforehand (a pipe) still has two nodes, from which a root can be made.
     fn new(kind: DigestKind, slot_bytes: u32) -> Method {
         let half = u64::from(slot_bytes) / 2;
-        Method { kind, block_bytes: 1 << half.max(CHUNK_BYTES).ilog2() }
+        Method { kind, block_bytes: 1 << half.max(CHUNK_BYTES).ilog2(), also: Also::NONE }
     }
 
     /// Digests the body into `pieces`, and those into one.
     fn digest(&self, request: &mut Request) -> Sum {
-        let mut pieces = std::mem::take(&mut request.pieces);
-        pieces.clear();
-        if self.kind != DigestKind::None {
-            self.cut(request, &mut pieces, &mut Sums::Computed(self.kind))
+        let mut found = Found::taken_from(request);
+        if self.kind != DigestKind::None || !self.also.is_none() {
+            self.cut(request, &mut found, &mut Sums::Computed(self.kind))
                 .expect("as many as there are pieces");
         }
+        if self.kind == DigestKind::None {
+            found.pieces.clear();
+        }
         let mut all = blake3::Hasher::new();
-        for piece in &pieces {
+        for piece in &found.pieces {
             all.update(&piece.sum);
         }
         all.update(&request.body()[request.payload_len() as usize..]);
-        request.pieces = pieces;
+        found.give_back(request);
         match self.kind {
             DigestKind::None => [0; 32],
             DigestKind::Blake3 | DigestKind::Crc64 => *all.finalize().as_bytes(),
@@ -160,14 +176,17 @@ impl Method {
     /// Makes `pieces` of the digests behind the payload; false where the payload is not what they
     /// were computed from.
     fn take_digests(&self, request: &mut Request) -> Result<bool, Fault> {
-        let mut pieces = std::mem::take(&mut request.pieces);
-        pieces.clear();
+        let mut found = Found::taken_from(request);
         let (payload, list) = request.body().split_at(request.payload_len() as usize);
-        let is_right = crc(payload) == request.label.digest;
         let mut sums = Sums::Given(list.chunks_exact(SUM_BYTES));
-        let cut = self.cut(request, &mut pieces, &mut sums);
+        let cut = self.cut(request, &mut found, &mut sums);
         let fits = cut.is_some() && sums.is_used_up();
-        request.pieces = pieces;
+        let computed = match (&request.content, &found.extra[..]) {
+            (Content::Part(_), [ExtraPiece { crc64: Some(crc64), .. }]) => sum_of(*crc64),
+            _ => crc(payload),
+        };
+        let is_right = computed == request.label.digest;
+        found.give_back(request);
         request.label.body_len -= u32::from(std::mem::take(&mut request.label.digests_len));
         match fits {
             true => Ok(is_right),
@@ -184,23 +203,34 @@ impl Method {
     }
 
     /// `None` where there are too few sums.
-    fn cut(&self, request: &Request, pieces: &mut Vec<Piece>, sums: &mut Sums<'_>) -> Option<()> {
+    fn cut(&self, request: &Request, found: &mut Found, sums: &mut Sums<'_>) -> Option<()> {
         let payload = &request.body()[..request.payload_len() as usize];
+        let Found { pieces, extra } = found;
         match &request.content {
             Content::Unknown => {}
-            Content::Part(part) if part.coverage == Coverage::All => {
-                let len = payload.len() as u32;
-                pieces.push(Piece { segment: 0, offset: 0, len, sum: sums.whole(payload)? });
+            Content::Part(part) => {
+                let (offset, len) = (part.offset, payload.len() as u32);
+                let mut also = self.also.begin(part.coverage);
+                match part.coverage {
+                    Coverage::All => {
+                        let sum = sums.whole(payload, &mut also)?;
+                        pieces.push(Piece { segment: 0, offset: 0, len, sum });
+                    }
+                    Coverage::Some => self.cut_part((offset, payload), pieces, sums, &mut also)?,
+                }
+                extra.extend(also.piece(0, (offset, len.into())));
             }
-            Content::Part(part) => self.cut_part(part.offset, payload, pieces, sums)?,
             Content::Batch(batch) => {
                 for (index, segment) in batch.segments.iter().enumerate() {
                     if request.is_void(index) {
                         continue;
                     }
                     let bytes = &payload[segment.at as usize..(segment.at + segment.len) as usize];
-                    let sum = sums.whole(bytes)?;
-                    pieces.push(Piece { segment: index as u16, offset: 0, len: segment.len, sum });
+                    let mut also = self.also.begin(Coverage::All);
+                    let sum = sums.whole(bytes, &mut also)?;
+                    let (segment, len) = (index as u16, segment.len);
+                    pieces.push(Piece { segment, offset: 0, len, sum });
+                    extra.extend(also.piece(segment, (0, len.into())));
                 }
             }
         }
@@ -209,10 +239,10 @@ impl Method {
 
     fn cut_part(
         &self,
-        start: u64,
-        payload: &[u8],
+        (start, payload): (u64, &[u8]),
         pieces: &mut Vec<Piece>,
         sums: &mut Sums<'_>,
+        also: &mut Running,
     ) -> Option<()> {
         let mut rest = payload;
         let mut offset = start;
@@ -224,12 +254,34 @@ impl Method {
                 DigestKind::Crc64 | DigestKind::None => rest.len(),
             };
             let (block, after) = rest.split_at(take);
-            let sum = sums.part(offset, block)?;
+            let sum = sums.part(offset, block, also)?;
             pieces.push(Piece { segment: 0, offset, len: take as u32, sum });
             offset += take as u64;
             rest = after;
         }
         Some(())
+    }
+}
+
+/// What is found out about the bytes of a request, in memory that the request keeps.
+struct Found {
+    pieces: Vec<Piece>,
+    extra: Vec<ExtraPiece>,
+}
+
+impl Found {
+    fn taken_from(request: &mut Request) -> Found {
+        let mut found = Found {
+            pieces: std::mem::take(&mut request.pieces),
+            extra: std::mem::take(&mut request.extra),
+        };
+        found.pieces.clear();
+        found.extra.clear();
+        found
+    }
+
+    fn give_back(self, request: &mut Request) {
+        (request.pieces, request.extra) = (self.pieces, self.extra);
     }
 }
 
@@ -242,11 +294,23 @@ enum Sums<'a> {
 
 impl Sums<'_> {
     /// Of an object whose bytes these are.
-    fn whole(&mut self, bytes: &[u8]) -> Option<Sum> {
+    fn whole(&mut self, bytes: &[u8], also: &mut Running) -> Option<Sum> {
+        let fits_the_cache = also.is_empty() || bytes.len() <= CACHED_BYTES;
         match self {
-            Sums::Computed(DigestKind::Blake3) => Some(short::hash(bytes)),
-            Sums::Computed(DigestKind::Crc64 | DigestKind::None) => Some(crc(bytes)),
-            Sums::Given(sums) => sums.next()?.try_into().ok(),
+            Sums::Computed(DigestKind::Blake3) if fits_the_cache => {
+                also.update(bytes);
+                Some(short::hash(bytes))
+            }
+            Sums::Computed(DigestKind::Blake3) => {
+                let mut blake = blake3::Hasher::new();
+                together(bytes, also, |block| {
+                    blake.update(block);
+                });
+                Some(*blake.finalize().as_bytes())
+            }
+            Sums::Computed(DigestKind::Crc64 | DigestKind::None) | Sums::Given(_) => {
+                self.part(0, bytes, also)
+            }
         }
     }
 
@@ -258,14 +322,45 @@ impl Sums<'_> {
     }
 
     /// Of a part of a longer object.
-    fn part(&mut self, offset: u64, block: &[u8]) -> Option<Sum> {
+    fn part(&mut self, offset: u64, block: &[u8], also: &mut Running) -> Option<Sum> {
         match self {
-            Sums::Computed(DigestKind::Blake3) => Some(node(offset, block)),
-            Sums::Computed(DigestKind::Crc64 | DigestKind::None) => Some(crc(block)),
-            Sums::Given(sums) => sums.next()?.try_into().ok(),
+            Sums::Computed(DigestKind::Blake3) => {
+                let mut blake = blake3::Hasher::new();
+                blake.set_input_offset(offset);
+                together(block, also, |block| {
+                    blake.update(block);
+                });
+                Some(blake.finalize_non_root())
+            }
+            Sums::Computed(DigestKind::Crc64) if also.is_empty() => Some(crc(block)),
+            Sums::Computed(DigestKind::Crc64) => {
+                let mut crc = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
+                together(block, also, |block| crc.update(block));
+                Some(sum_of(crc.finalize()))
+            }
+            Sums::Computed(DigestKind::None) => {
+                also.update(block);
+                Some([0; 32])
+            }
+            Sums::Given(sums) => {
+                also.update(block);
+                sums.next()?.try_into().ok()
+            }
         }
     }
 }
+
+/// Each digest takes a block while the processor's cache has it.
+fn together(bytes: &[u8], also: &mut Running, mut own: impl FnMut(&[u8])) {
+    let at_once = if also.is_empty() { usize::MAX } else { CACHED_BYTES };
+    for block in bytes.chunks(at_once) {
+        own(block);
+        also.update(block);
+    }
+}
+
+/// So much stays in the cache of every processor.
+const CACHED_BYTES: usize = 64 << 10;
 
 /// The longest block at `offset` that is a whole subtree: a power of two, aligned to itself.
 fn block_len(offset: u64, left: u64, max: u64) -> u64 {
@@ -278,13 +373,13 @@ fn block_len(offset: u64, left: u64, max: u64) -> u64 {
     fits.min(aligned).min(max)
 }
 
-fn node(offset: u64, block: &[u8]) -> Sum {
-    blake3::Hasher::new().set_input_offset(offset).update(block).finalize_non_root()
+fn crc(bytes: &[u8]) -> Sum {
+    sum_of(checksum(CrcAlgorithm::Crc64Nvme, bytes))
 }
 
-fn crc(bytes: &[u8]) -> Sum {
+fn sum_of(crc64: u64) -> Sum {
     let mut sum = [0; 32];
-    sum[..8].copy_from_slice(&checksum(CrcAlgorithm::Crc64Nvme, bytes).to_le_bytes());
+    sum[..8].copy_from_slice(&crc64.to_le_bytes());
     sum
 }
 
@@ -309,20 +404,6 @@ pub fn to_hex(kind: DigestKind, sum: &Sum) -> String {
             format!("{:016x}", u64::from_le_bytes(value))
         }
     }
-}
-
-/// A file's digest while its parts arrive. Neighbours merge at once, so that parts that come nearly
-/// in order leave only a few nodes.
-#[derive(Debug)]
-pub(crate) struct FileSum {
-    kind: DigestKind,
-    /// offset → (length, digest)
-    nodes: BTreeMap<u64, (u64, Sum)>,
-    /// Set by a piece that covers the whole file: nothing is left to merge.
-    whole: Option<Sum>,
-    shift: Option<Arc<Shift>>,
-    /// The parts are ranges that are kept apart from their file, and so are merged by themselves.
-    apart: bool,
 }
 
 /// The digest of a range of a file, as it can be stored and found again.
@@ -394,7 +475,7 @@ pub fn nodes_of(
             if filled == request.len() {
                 let mut computed = Sums::Computed(kind);
                 method
-                    .cut_part(at, request, &mut pieces, &mut computed)
+                    .cut_part((at, request), &mut pieces, &mut computed, &mut Running::none())
                     .expect("as many as there are pieces");
                 pieces.drain(..).for_each(|piece| sums.add(&piece));
             }
@@ -414,188 +495,24 @@ fn is_subtree(node: &Node) -> bool {
 
 const CHECK_BYTES: usize = 1 << 20;
 
-/// How this many bytes change the CRC-64 before them: a linear map, so 64 columns define it. The
-/// library computes it again for every pair, in 400,000 instructions; applying it takes 100.
-#[derive(Debug)]
-pub(crate) struct Shift {
-    bytes: u64,
-    columns: [u64; 64],
-}
-
-impl Shift {
-    /// By squaring, from the shift by one byte.
-    pub(crate) fn new(bytes: u32) -> Shift {
-        let one = |bit: usize| checksum_combine(CrcAlgorithm::Crc64Nvme, 1 << bit, 0, 1);
-        let mut power: [u64; 64] = std::array::from_fn(one);
-        let mut columns: [u64; 64] = std::array::from_fn(|bit| 1 << bit);
-        let mut left = bytes;
-        while left > 0 {
-            if left % 2 == 1 {
-                columns = columns.map(|column| apply(&power, column));
-            }
-            power = power.map(|column| apply(&power, column));
-            left /= 2;
-        }
-        Shift { bytes: u64::from(bytes), columns }
-    }
-}
-
-fn apply(columns: &[u64; 64], crc: u64) -> u64 {
-    let bits = (0..64).filter(|bit| crc >> bit & 1 == 1);
-    bits.fold(0, |sum, bit| sum ^ columns[bit])
-}
-
-impl FileSum {
-    pub(crate) fn new(kind: DigestKind) -> FileSum {
-        FileSum { kind, nodes: BTreeMap::new(), whole: None, shift: None, apart: false }
-    }
-
-    /// The same, with the shift for parts of the usual length computed.
-    pub(crate) fn with_shift(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
-        FileSum { shift, ..FileSum::new(kind) }
-    }
-
-    /// For ranges that are kept apart from the rest of their file.
-    pub(crate) fn apart(kind: DigestKind, shift: Option<Arc<Shift>>) -> FileSum {
-        FileSum { apart: true, ..FileSum::with_shift(kind, shift) }
-    }
-
-    /// The nodes so far, merged as far as possible.
-    pub(crate) fn take_nodes(&mut self) -> Vec<Node> {
-        let nodes = std::mem::take(&mut self.nodes).into_iter();
-        nodes.map(|(offset, (len, sum))| Node { offset, len, sum }).collect()
-    }
-
-    pub(crate) fn set_whole(&mut self, sum: Sum) {
-        self.whole = Some(sum);
-    }
-
-    pub(crate) fn add(&mut self, piece: &Piece) {
-        let Piece { offset, len, sum, .. } = *piece;
-        self.add_node(Node { offset, len: len.into(), sum });
-    }
-
-    pub(crate) fn add_node(&mut self, node: Node) {
-        let Node { mut offset, mut len, mut sum } = node;
-        loop {
-            let left = self.nodes.range(..offset).next_back().map(|(at, node)| (*at, *node));
-            if let Some((at, (left_len, left_sum))) = left
-                && at + left_len == offset
-                && let Some(merged) = self.merge((at, left_len, left_sum), (len, sum))
-            {
-                self.nodes.remove(&at);
-                (offset, len, sum) = (at, left_len + len, merged);
-                continue;
-            }
-            let right = self.nodes.get(&(offset + len)).copied();
-            if let Some((right_len, right_sum)) = right
-                && let Some(merged) = self.merge((offset, len, sum), (right_len, right_sum))
-            {
-                self.nodes.remove(&(offset + len));
-                (len, sum) = (len + right_len, merged);
-                continue;
-            }
-            break;
-        }
-        self.nodes.insert(offset, (len, sum));
-    }
-
-    /// Merges two neighbours, where the result is a node of every file they can be in. The node at
-    /// offset 0 stays alone until the end: merged with its sibling it might be the root, which is
-    /// computed differently.
-    fn merge(&self, left: (u64, u64, Sum), right: (u64, Sum)) -> Option<Sum> {
-        let (offset, left_len, left_sum) = left;
-        let (right_len, right_sum) = right;
-        match self.kind {
-            DigestKind::None => None,
-            // Only with the node at offset 0: parts that wait keep the usual length.
-            DigestKind::Crc64 => {
-                let cheap = self.shift.as_ref().is_some_and(|shift| shift.bytes == right_len);
-                (offset == 0 || (self.apart && cheap))
-                    .then(|| self.combine(left_sum, right_sum, right_len))
-            }
-            DigestKind::Blake3 => {
-                let siblings = left_len == right_len
-                    && left_len.is_power_of_two()
-                    && left_len >= CHUNK_BYTES
-                    && offset > 0
-                    && offset.is_multiple_of(2 * left_len);
-                siblings.then(|| merge_subtrees_non_root(&left_sum, &right_sum, Mode::Hash))
-            }
-        }
-    }
-
-    fn combine(&self, left: Sum, right: Sum, right_len: u64) -> Sum {
-        let value = |sum: Sum| u64::from_le_bytes(sum[..8].try_into().expect("eight bytes"));
-        let both = match &self.shift {
-            Some(shift) if shift.bytes == right_len => {
-                apply(&shift.columns, value(left)) ^ value(right)
-            }
-            _ => checksum_combine(CrcAlgorithm::Crc64Nvme, value(left), value(right), right_len),
-        };
-        let mut sum = [0; 32];
-        sum[..8].copy_from_slice(&both.to_le_bytes());
-        sum
-    }
-
-    /// The file's digest; `None` when there is none, or when parts of the file are missing.
-    pub(crate) fn finish(self, size: u64) -> Option<Sum> {
-        if self.kind == DigestKind::None || self.whole.is_some() {
-            return self.whole;
-        }
-        if size == 0 {
-            return empty_sum(self.kind);
-        }
-        let mut end = 0;
-        let mut stack: Vec<(u64, u64, Sum)> = Vec::new();
-        for (offset, (len, sum)) in self.nodes {
-            if offset != end {
-                return None;
-            }
-            end += len;
-            stack.push((offset, len, sum));
-            if self.kind == DigestKind::Blake3 {
-                merge_top(&mut stack, size);
-            }
-        }
-        if end != size {
-            return None;
-        }
-        let (_, _, mut right) = stack.pop()?;
-        if self.kind == DigestKind::Crc64 {
-            return stack.is_empty().then_some(right);
-        }
-        while let Some((offset, _, left)) = stack.pop() {
-            right = match offset {
-                0 => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
-                _ => merge_subtrees_non_root(&left, &right, Mode::Hash),
-            };
-        }
-        Some(right)
-    }
-}
-
-/// Merges siblings at the top of the stack, except into the root.
-fn merge_top(stack: &mut Vec<(u64, u64, Sum)>, size: u64) {
-    while let [.., (offset, len, left), (_, right_len, right)] = stack[..] {
-        let siblings = len == right_len && offset.is_multiple_of(2 * len);
-        if !siblings || (offset == 0 && 2 * len >= size) {
-            return;
-        }
-        let merged = merge_subtrees_non_root(&left, &right, Mode::Hash);
-        stack.truncate(stack.len() - 2);
-        stack.push((offset, 2 * len, merged));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::file_sum::apply;
     use super::*;
     use crate::io::request::Part;
+    use crate::work::extra;
+    use base::extra::ExtraDigests;
+    use crc_fast::checksum_combine;
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn bytes(len: usize) -> Vec<u8> {
         (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    fn cut(method: Method, part: (u64, &[u8]), pieces: &mut Vec<Piece>) {
+        let mut sums = Sums::Computed(method.kind);
+        method.cut_part(part, pieces, &mut sums, &mut Running::none()).unwrap();
     }
 
     /// Cuts a file into parts as a transfer would, in any order, and expects the digest of the
@@ -617,10 +534,10 @@ mod tests {
             turn += 1;
             let (offset, part) = parts[left.swap_remove(pick)];
             let mut pieces = Vec::new();
-            method.cut_part(offset, part, &mut pieces, &mut Sums::Computed(kind)).unwrap();
+            cut(method, (offset, part), &mut pieces);
             pieces.iter().for_each(|piece| file.add(piece));
         }
-        let expect = Sums::Computed(kind).whole(&data).unwrap();
+        let expect = Sums::Computed(kind).whole(&data, &mut Running::none()).unwrap();
         if kind == DigestKind::Blake3 && len <= slot as usize && len < slot as usize {
             return; // such a file is digested whole
         }
@@ -665,8 +582,7 @@ mod tests {
             let miss = miss % len.div_ceil(4096);
             for (i, part) in data.chunks(4096).enumerate().filter(|(i, _)| *i != miss) {
                 let mut pieces = Vec::new();
-                let mut sums = Sums::Computed(DigestKind::Blake3);
-                method.cut_part(i as u64 * 4096, part, &mut pieces, &mut sums).unwrap();
+                cut(method, (i as u64 * 4096, part), &mut pieces);
                 pieces.iter().for_each(|piece| file.add(piece));
             }
             prop_assert_eq!(file.finish(len as u64), None);
@@ -680,8 +596,7 @@ mod tests {
         let mut file = FileSum::new(DigestKind::Blake3);
         for (i, part) in data.chunks(16384).enumerate() {
             let mut pieces = Vec::new();
-            let mut sums = Sums::Computed(DigestKind::Blake3);
-            method.cut_part(i as u64 * 16384, part, &mut pieces, &mut sums).unwrap();
+            cut(method, (i as u64 * 16384, part), &mut pieces);
             pieces.iter().for_each(|piece| file.add(piece));
             assert!(file.nodes.len() <= 16, "{} nodes after part {i}", file.nodes.len());
         }
@@ -736,6 +651,40 @@ mod tests {
             request.label.body_len += 32;
         });
         assert_eq!(checked, Err(Class::Peer), "too many");
+    }
+
+    /// What is computed besides is that of each part or segment, whatever digest is checked, and
+    /// changes nothing in it.
+    #[test]
+    fn digests_besides_are_of_the_same_bytes() {
+        let (kinds, all) =
+            (ExtraDigests::parse("adler32,crc32c,md5,sha256").unwrap(), bytes(200_000));
+        let also = Also { kinds, crc64: true };
+        for kind in [DigestKind::Blake3, DigestKind::Crc64, DigestKind::None] {
+            for (coverage, len) in
+                [(Coverage::All, 5000), (Coverage::All, 200_000), (Coverage::Some, 131_073)]
+            {
+                let signed = |also: Also| {
+                    let mut request = Request::new(1 << 18);
+                    request.label.kind = Kind::Data;
+                    (request.label.extent.len, request.label.body_len) = (len, len);
+                    let part = Part { object: 0, offset: 1 << 18, coverage, file: None };
+                    request.content = Content::Part(part);
+                    request.body_mut().copy_from_slice(&all[..len as usize]);
+                    Sign::new(kind, 1 << 18).with(also).apply(&mut request).unwrap();
+                    request
+                };
+                let (plain, request) = (signed(Also::NONE), signed(also));
+                assert_eq!((&plain.pieces, plain.label), (&request.pieces, request.label));
+                assert!(plain.extra.is_empty());
+                let [piece] = request.extra[..] else { panic!("{:?}", request.extra) };
+                let of_parts = if coverage == Coverage::All { kinds } else { kinds.combining() };
+                assert_eq!(piece.sums, extra::of(of_parts, request.body()), "{kind:?} {len}");
+                let crc64 = checksum(CrcAlgorithm::Crc64Nvme, request.body());
+                assert_eq!((piece.offset, piece.len), (1 << 18, len.into()));
+                assert_eq!(piece.crc64, Some(crc64), "{kind:?} {len}");
+            }
+        }
     }
 
     #[test]

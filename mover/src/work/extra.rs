@@ -9,60 +9,33 @@ use crc_fast::{CrcAlgorithm, checksum_combine};
 use md5::Digest as _;
 use simd_adler32::Adler32;
 
-use super::passage::Step;
-use crate::io::request::{Content, Coverage, ExtraPiece, Request};
+use crate::io::request::{Coverage, ExtraPiece};
 use base::extra::{ExtraDigest, ExtraDigests, ExtraSums};
-use base::fault::Fault;
-use base::label::Kind;
-use base::tally::Stage;
 
-/// At the sink, or where both ends are on one host: digests what has been checked.
-#[derive(Debug)]
-pub(crate) struct Extra {
-    kinds: ExtraDigests,
+/// What is computed in the same pass as the digest of the transfer: at the sink, or where both ends
+/// are on one host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Also {
+    pub kinds: ExtraDigests,
+    /// What a store wants with each part.
+    pub crc64: bool,
 }
 
-impl Extra {
-    pub(crate) fn new(kinds: ExtraDigests) -> Extra {
-        Extra { kinds }
+impl Also {
+    pub(crate) const NONE: Also = Also { kinds: ExtraDigests::NONE, crc64: false };
+
+    pub(crate) fn is_none(self) -> bool {
+        self.kinds.is_empty() && !self.crc64
     }
 
-    fn pieces(&self, request: &Request, pieces: &mut Vec<ExtraPiece>) {
-        let payload = &request.body()[..request.payload_len() as usize];
-        let len = payload.len() as u64;
-        match &request.content {
-            Content::Unknown => {}
-            Content::Part(part) => {
-                let is_whole = part.coverage == Coverage::All;
-                let kinds = if is_whole { self.kinds } else { self.kinds.combining() };
-                let sums = of(kinds, payload);
-                pieces.push(ExtraPiece { segment: 0, offset: part.offset, len, sums });
-            }
-            Content::Batch(batch) => {
-                for (segment, file) in (0_u16..).zip(&batch.segments) {
-                    let bytes = &payload[file.at as usize..(file.at + file.len) as usize];
-                    let (len, sums) = (u64::from(file.len), of(self.kinds, bytes));
-                    pieces.push(ExtraPiece { segment, offset: 0, len, sums });
-                }
-            }
-        }
-    }
-}
-
-impl Step for Extra {
-    fn stage(&self) -> Stage {
-        Stage::Digest
-    }
-
-    fn apply(&mut self, request: &mut Request) -> Result<(), Fault> {
-        let mut pieces = std::mem::take(&mut request.extra);
-        pieces.clear();
-        let has_bytes = request.label.kind == Kind::Data || request.label.body_len > 0;
-        if has_bytes && request.payload_len() == request.label.extent.len {
-            self.pieces(request, &mut pieces);
-        }
-        request.extra = pieces;
-        Ok(())
+    /// For the bytes of a whole object, or of a part of one.
+    pub(crate) fn begin(self, coverage: Coverage) -> Running {
+        let kinds = match coverage {
+            Coverage::All => self.kinds,
+            Coverage::Some => self.kinds.combining(),
+        };
+        let crc64 = self.crc64.then(|| crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme));
+        Running { crc64, ..Running::new(kinds) }
     }
 }
 
@@ -79,6 +52,7 @@ pub(crate) struct Running {
     crc32c: Option<crc_fast::Digest>,
     md5: Option<md5::Md5>,
     sha256: Option<Context>,
+    crc64: Option<crc_fast::Digest>,
 }
 
 impl Running {
@@ -89,7 +63,25 @@ impl Running {
             crc32c: kinds.has(ExtraDigest::Crc32c).then(crc32c),
             md5: kinds.has(ExtraDigest::Md5).then(md5::Md5::new),
             sha256: kinds.has(ExtraDigest::Sha256).then(|| Context::new(&SHA256)),
+            crc64: None,
         }
+    }
+
+    pub(crate) fn none() -> Running {
+        Running::new(ExtraDigests::NONE)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let has_combining = self.adler32.is_some() || self.crc32c.is_some();
+        !has_combining && self.md5.is_none() && self.sha256.is_none() && self.crc64.is_none()
+    }
+
+    /// What is known of a range, where anything is.
+    pub(crate) fn piece(self, segment: u16, (offset, len): (u64, u64)) -> Option<ExtraPiece> {
+        let crc64 = self.crc64.as_ref().map(crc_fast::Digest::finalize);
+        let is_empty = self.is_empty();
+        let sums = self.finish();
+        (!is_empty).then_some(ExtraPiece { segment, offset, len, sums, crc64 })
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
@@ -97,6 +89,7 @@ impl Running {
         self.crc32c.iter_mut().for_each(|digest| digest.update(bytes));
         self.md5.iter_mut().for_each(|digest| digest.update(bytes));
         self.sha256.iter_mut().for_each(|digest| digest.update(bytes));
+        self.crc64.iter_mut().for_each(|digest| digest.update(bytes));
     }
 
     pub(crate) fn finish(self) -> ExtraSums {
@@ -218,7 +211,7 @@ mod tests {
                 prop_assert!(parts.finish(kinds, size).is_empty());
                 let sums = of(kinds, &bytes[start..end]);
                 let (offset, len) = (start as u64, (end - start) as u64);
-                parts.add(&ExtraPiece { segment: 0, offset, len, sums });
+                parts.add(&ExtraPiece { segment: 0, offset, len, sums, crc64: None });
             }
             prop_assert_eq!(parts.finish(kinds, size), of(kinds, &bytes));
         }

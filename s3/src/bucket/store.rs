@@ -13,6 +13,7 @@ use crate::refusal;
 use base::extra::ExtraSums;
 use base::fault::Fault;
 use mover::io::disk::Disk;
+use mover::io::request::ExtraPiece;
 use mover::io::store::{Details, Listed, ListedKind, ListedPart, Store};
 use mover::io::volume::{Segment, Status, Volume};
 
@@ -137,12 +138,13 @@ impl Store for Bucket {
         segments: &[Segment],
         skip: &[u16],
         from: &[u8],
+        extra: &[ExtraPiece],
     ) -> Vec<(u16, Result<Status, Fault>)> {
         let numbered = (0_u16..).zip(segments).filter(|(index, _)| !skip.contains(index));
         let numbered: Vec<(u16, &Segment)> = numbered.collect();
-        let written = listing::each(&numbered, |(_, segment)| {
-            let at = segment.at as usize;
-            self.write_small(segment, &from[at..at + segment.len as usize])
+        let written = listing::each(&numbered, |(index, segment)| {
+            let bytes = &from[segment.at as usize..(segment.at + segment.len) as usize];
+            self.write_small(segment, bytes, ExtraPiece::of(extra, *index))
         });
         numbered.iter().map(|(index, _)| *index).zip(written).collect()
     }

@@ -1,26 +1,36 @@
 //! Digests of files in their extended attributes, where archives look for them.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use crate::io::attributes::What;
 use crate::io::clock;
 use crate::io::disk::Disk;
+use crate::io::volume::Mtime;
 use base::extra::{ExtraDigest, ExtraSums, hex};
-use rustix::fs::{Mode, OFlags, XattrFlags, fsetxattr};
+use rustix::fs::{Mode, XattrFlags, fsetxattr};
 use rustix::io::Errno;
 
 impl Disk {
     /// As text in `user.checksum.NAME`, and as XRootD has them in `user.XrdCks.NAME`. A file system
-    /// without attributes is told once.
-    pub(super) fn record_digests(&self, path: &[u8], sums: &ExtraSums) -> Result<(), Errno> {
-        let file = self.open_in_parent(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
-        let recorded = match record(file.as_fd(), sums) {
+    /// without attributes is told once. `mtime` is the file's, where that is known.
+    pub(super) fn record_digests(
+        &self,
+        file: BorrowedFd<'_>,
+        path: &[u8],
+        sums: &ExtraSums,
+        mtime: Option<Mtime>,
+    ) -> Result<(), Errno> {
+        let mtime = match mtime {
+            Some(mtime) => mtime.seconds,
+            None => rustix::fs::fstat(file)?.st_mtime,
+        };
+        let recorded = match record(file, sums, mtime) {
             // Its mode allows nobody to write, not even its owner.
             Err(Errno::ACCESS) => {
-                let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode & 0o7777);
-                rustix::fs::fchmod(&file, mode | Mode::WUSR)?;
-                let recorded = record(file.as_fd(), sums);
-                rustix::fs::fchmod(&file, mode)?;
+                let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode & 0o7777);
+                rustix::fs::fchmod(file, mode | Mode::WUSR)?;
+                let recorded = record(file, sums, mtime);
+                rustix::fs::fchmod(file, mode)?;
                 recorded
             }
             recorded => recorded,
@@ -36,12 +46,11 @@ impl Disk {
     }
 }
 
-fn record(file: BorrowedFd<'_>, sums: &ExtraSums) -> Result<(), Errno> {
-    let mtime = rustix::fs::fstat(file)?.st_mtime;
+fn record(file: BorrowedFd<'_>, sums: &ExtraSums, mtime: i64) -> Result<(), Errno> {
+    let now = clock::unix().as_secs() as i64;
     for (kind, sum) in sums.iter() {
         let set = |name: String, value: &[u8]| fsetxattr(file, name, value, XattrFlags::empty());
         set(format!("user.checksum.{}", kind.name()), hex(sum).as_bytes())?;
-        let now = clock::unix().as_secs() as i64;
         set(format!("user.XrdCks.{}", kind.name()), &of_xrootd(kind, sum, (mtime, now)))?;
     }
     Ok(())

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::io::call::Call;
-use crate::io::disk::calls::{is_still, umask};
+use crate::io::disk::calls::{is_still, status_from, timestamps, umask};
 use crate::io::disk::{Disk, ZEROS_BYTES};
 use crate::io::holes;
-use crate::io::volume::{Access, Cache, Handle, Segment, Volume, changed};
+use crate::io::request::ExtraPiece;
+use crate::io::volume::{Access, Cache, Handle, Segment, Status, Volume, changed};
 use base::fault::Fault;
-use rustix::fs::SeekFrom;
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
 impl Disk {
@@ -27,6 +28,42 @@ impl Disk {
         let is_exact = is_plain
             && self.parent(&segment.path).is_ok_and(|(parent, _)| !parent.may_change_modes());
         if is_exact { (meta.mode, true) } else { (0o600, false) }
+    }
+
+    /// Writes a small file with its metadata and digests, and says what it is then.
+    pub(super) fn write_whole(
+        &self,
+        segment: &Segment,
+        from: &[u8],
+        extra: Option<&ExtraPiece>,
+    ) -> Result<Status, Fault> {
+        let path = &segment.path;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let (mode, has_mode) = self.first_mode(segment);
+        let open = || self.open_in_parent(path, flags, mode);
+        let opened = match open() {
+            // Left by an earlier run, under a name that only we use.
+            Err(Errno::EXIST) => {
+                let _ = self.remove(path);
+                open()
+            }
+            opened => opened,
+        };
+        let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
+        self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
+        match (segment.meta.mtime, has_mode) {
+            (None, true) => Ok(()),
+            (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
+            (_, false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
+        }
+        .and_then(|()| match extra.filter(|extra| !extra.sums.is_empty()) {
+            Some(extra) => self.record_digests(fd.as_fd(), path, &extra.sums, segment.meta.mtime),
+            None => Ok(()),
+        })
+        .map_err(|errno| self.fault(Call::SetMetadata, path, errno))?;
+        rustix::fs::fstat(&fd)
+            .map(|stat| status_from(&stat))
+            .map_err(|errno| self.fault(Call::LookAt, path, errno))
     }
 
     /// Writes a new file; blocks of zeros become holes where that is asked.

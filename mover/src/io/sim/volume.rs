@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{File, ROOM_BYTES, Rng, World};
 use crate::io::call::Call;
+use crate::io::request::ExtraPiece;
 use crate::io::volume::{
     Access, Durable, Handle, Identity, Kept, Left, Locked, Metadata, Mtime, Replace, Segment,
     Status, StatusKind, Volume, changed,
@@ -568,7 +569,12 @@ impl Volume for SimVolume {
         Ok(())
     }
 
-    fn write_small(&self, segment: &Segment, from: &[u8]) -> Result<Status, Fault> {
+    fn write_small(
+        &self,
+        segment: &Segment,
+        from: &[u8],
+        _extra: Option<&ExtraPiece>,
+    ) -> Result<Status, Fault> {
         self.ask(Call::Write, &segment.path)?;
         self.lock().now.remove(&segment.path);
         let id = self.create(&segment.path)?;

@@ -25,7 +25,7 @@ use crate::pump::sink::objects::Objects;
 use crate::pump::source::plan::Plan;
 use crate::work::codec::{self, CompressStep, DecompressStep};
 use crate::work::digest::{Check, Sign};
-use crate::work::extra::Extra;
+use crate::work::extra::Also;
 use crate::work::passage::{Passage, Step};
 use crate::work::sparse::{Expand, Squeeze};
 use base::codec::{Coding, Compress, DecompressionTime};
@@ -494,8 +494,7 @@ fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
     let mut steps: Vec<Box<dyn Step>> = Vec::new();
     match (&ends.source, &ends.sink) {
         (Some(_), Some(_)) => {
-            steps.push(Box::new(Sign::new(kind, slot)));
-            steps.extend(extra(ends));
+            steps.push(Box::new(Sign::new(kind, slot).with(also(ends))));
         }
         (Some(_), None) => {
             steps.push(Box::new(Sign::new(kind, slot)));
@@ -505,15 +504,15 @@ fn steps(ends: &Ends, codec: Option<Box<dyn Step>>) -> Vec<Box<dyn Step>> {
         (None, _) => {
             steps.extend(codec);
             steps.push(Box::new(Expand::new(slot)));
-            steps.push(Box::new(Check::new(kind, slot)));
-            steps.extend(extra(ends));
+            steps.push(Box::new(Check::new(kind, slot).with(also(ends))));
         }
     }
     steps
 }
 
-/// Digests besides, where they are asked for.
-fn extra(ends: &Ends) -> Option<Box<dyn Step>> {
-    let kinds = ends.settings.digest_also;
-    (!kinds.is_empty()).then(|| Box::new(Extra::new(kinds)) as Box<dyn Step>)
+/// Digests besides, where they are asked for, and what a store checks each part with.
+fn also(ends: &Ends) -> Also {
+    let volume = ends.sink.as_ref().and_then(|(target, _)| target.volume());
+    let crc64 = volume.is_some_and(|volume| volume.store().is_some());
+    Also { kinds: ends.settings.digest_also, crc64 }
 }

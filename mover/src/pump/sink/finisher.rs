@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::io::request::ExtraPiece;
 use crate::io::volume::{Cache, Handle, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
@@ -389,7 +390,9 @@ fn prepare(volume: &dyn Volume, object: &mut Complete) {
     let wanted = &object.wanted;
     let prepared = match &wanted.file {
         Some(file) => prepare_open(volume, wanted, file),
-        None if wanted.size == 0 => make_empty(volume, wanted).map(|made| object.made = Some(made)),
+        None if wanted.size == 0 => {
+            make_empty(volume, wanted, object.extra).map(|made| object.made = Some(made))
+        }
         None => Ok(()),
     };
     if let Err(fault) = prepared {
@@ -407,7 +410,7 @@ fn prepare_open(volume: &dyn Volume, wanted: &Wanted, file: &LazyFile) -> Result
 }
 
 /// A file without bytes comes in no request: it is created here.
-fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<Status, Fault> {
+fn make_empty(volume: &dyn Volume, wanted: &Wanted, sums: ExtraSums) -> Result<Status, Fault> {
     let segment = Segment {
         object: wanted.number,
         volume: None,
@@ -418,7 +421,8 @@ fn make_empty(volume: &dyn Volume, wanted: &Wanted) -> Result<Status, Fault> {
         sparse: false,
         new: wanted.new.clone(),
     };
-    volume.write_small(&segment, b"")
+    let extra = ExtraPiece { segment: 0, offset: 0, len: 0, sums, crc64: None };
+    volume.write_small(&segment, b"", Some(&extra))
 }
 
 /// Bytes before names. A sync that failed is not tried again: the kernel may have dropped the
@@ -494,7 +498,7 @@ mod tests {
             sparse: false,
             new: None,
         };
-        volume.write_small(&segment, b"x").unwrap()
+        volume.write_small(&segment, b"x", None).unwrap()
     }
 
     /// What one call syncs is one file system; files, names and directories on others are synced

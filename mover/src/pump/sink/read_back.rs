@@ -54,11 +54,15 @@ impl ReadBack {
         self.each(objects, |object, buffer| {
             let name = &object.wanted.temporary;
             let missing = self.digest_also.without(&object.extra);
+            if missing.is_empty() && object.made.is_some() {
+                return Ok(()); // it got them when it was written
+            }
             if !missing.is_empty() {
                 let read = self.read(volume, (name, From::Cache), missing, (object, buffer))?;
                 object.extra.complete_with(&read);
             }
-            volume.set_digests(name, &object.extra)
+            let file = object.wanted.file.as_ref().and_then(|file| file.opened());
+            volume.set_digests(file, name, &object.extra)
         });
     }
 
@@ -91,7 +95,7 @@ impl ReadBack {
             }
             match object.extra.is_empty() {
                 true => Ok(()),
-                false => volume.set_digests(name, &object.extra),
+                false => volume.set_digests(None, name, &object.extra),
             }
         });
     }
