@@ -46,10 +46,17 @@ impl Cutting {
             cost,
             workers: workers.max(1) as u64,
             longest: Nanos::from_millis(5_000),
-            shortest: Nanos::from_millis(50),
+            shortest: shortest(workers),
             range_above: None,
         }
     }
+}
+
+/// Each claim is a dozen calls on the storage that all share.
+fn shortest(workers: usize) -> Nanos {
+    let each = Nanos(Nanos::from_millis(1000).0 / CLAIMS_A_SECOND_MAX);
+    let wanted = each.0.saturating_mul(workers as u64);
+    Nanos(wanted.clamp(Nanos::from_millis(50).0, Nanos::from_millis(5_000).0))
 }
 
 /// The files of a shard, in the order of the walk.
@@ -140,6 +147,8 @@ pub fn time_on(nodes: u64, total: Nanos, longest_shard: Nanos) -> Nanos {
 }
 
 const FILES_MAX: u64 = 20_000;
+/// By all workers together.
+const CLAIMS_A_SECOND_MAX: u64 = 2000;
 const CHUNK_BYTES: u64 = 1024;
 const RANGE_BYTES_MIN: u64 = 1 << 20;
 const RANGE_BYTES_MAX: u64 = 4 << 30;
@@ -182,6 +191,15 @@ mod tests {
         assert!(shards.len() > 9, "{}", shards.len());
         assert_eq!(cut([], 3).len(), 0);
         assert_eq!(cut([1 << 40, 5], 3).len(), 2, "one large file is a shard");
+    }
+
+    #[test]
+    fn many_workers_have_no_shards_that_are_too_short() {
+        let shortest = |workers| Cutting::new(Cost::UNKNOWN, workers).shortest;
+        let cases = [(0, 50), (1, 50), (100, 50), (1000, 500), (1_000_000, 5000)];
+        for (workers, expect) in cases {
+            assert_eq!(shortest(workers), Nanos::from_millis(expect), "{workers}");
+        }
     }
 
     #[test]
