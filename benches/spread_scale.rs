@@ -14,6 +14,7 @@ use analysis::shards::worker::{Action, Answer, Call, Event, Worker};
 use analysis::shards::{Claim, Held, names};
 use base::units::{Nanos, Tick};
 use datapump::spread::cutting;
+use datapump::spread::destination::{Destination, Name, Place};
 use datapump::spread::folder::{JobFolder, Part, named};
 use datapump::spread::records::{
     Beat, Copying, FORMAT, Manifest, PlanState, Shard, ShardDone, SourceRoot, text_of_path,
@@ -61,7 +62,7 @@ struct Planned {
 }
 
 fn plan() -> Vec<Planned> {
-    let cutting: Cutting = cutting(WORKERS, 1 << 30);
+    let cutting: Cutting = cutting(WORKERS, 1 << 30, false);
     let mut cutter = Cutter::new(cutting);
     let mut shards = Vec::new();
     let mut keep = |batch: analysis::shards::plan::Batch<Vec<u8>>| {
@@ -272,7 +273,11 @@ fn fill(place: &Path, shards: &[Planned]) -> JobFolder {
     let (source, target) = (place.join("source"), place.join("target"));
     fs::create_dir(&source).unwrap();
     fs::create_dir(&target).unwrap();
-    let folder = JobFolder::create(&place.join("job"), &manifest(&source, &target)).unwrap();
+    let manifest = manifest(&source, &target);
+    let (id, token) = (manifest.id.clone(), manifest.token.clone());
+    let of_job = Place { folder: Name::from(&*target), id, token };
+    let mut destination = Destination::Here(of_job);
+    let folder = JobFolder::create(&place.join("job"), &manifest, &mut destination).unwrap();
     let write =
         |part: Part, name: &str, text: &[u8]| fs::write(folder.file(part, name), text).unwrap();
     for (number, planned) in shards.iter().enumerate() {
@@ -333,6 +338,7 @@ fn manifest(source: &Path, target: &Path) -> Manifest {
         token: "0".repeat(32),
         sources: vec![root],
         destination: text_of_path(target),
+        far: None,
         destination_was_empty: true,
         copying,
         times: LeaseTimes::default(),
