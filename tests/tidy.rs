@@ -377,6 +377,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "study",
             "campaign",
             "trend",
+            "shards",
             "report",
             "plot",
         ],

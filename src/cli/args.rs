@@ -27,7 +27,7 @@ use super::parser;
 use super::prediction::PredictArgs;
 use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
-use super::spread::{CancelArgs, JobArgs, ResumeArgs, SpreadArgs, WorkArgs};
+use super::spread::{CancelArgs, JobArgs, JobReportArgs, ResumeArgs, SpreadArgs, WorkArgs};
 use super::submit::{QueueArgs, SubmitArgs};
 use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
 use super::typed::{Stop, Typed};
@@ -76,7 +76,7 @@ pub(crate) enum Task {
     SpreadStatus(JobArgs),
     SpreadResume(ResumeArgs),
     SpreadCancel(CancelArgs),
-    SpreadReport(JobArgs),
+    SpreadReport(JobReportArgs),
     SpreadWork(WorkArgs),
     ConfigShow(ShowConfigArgs),
     Man(ManArgs),
@@ -145,7 +145,7 @@ impl Task {
             CommandId::SpreadStatus => Task::SpreadStatus(JobArgs::of(typed)?),
             CommandId::SpreadResume => Task::SpreadResume(ResumeArgs::of(typed)?),
             CommandId::SpreadCancel => Task::SpreadCancel(CancelArgs::of(typed)?),
-            CommandId::SpreadReport => Task::SpreadReport(JobArgs::of(typed)?),
+            CommandId::SpreadReport => Task::SpreadReport(JobReportArgs::of(typed)?),
             CommandId::SpreadWork => Task::SpreadWork(WorkArgs::of(typed)?),
             CommandId::ConfigShow => Task::ConfigShow(ShowConfigArgs::of(typed)?),
             CommandId::Man => Task::Man(ManArgs::of(typed)?),

@@ -11,6 +11,8 @@ use super::order::CopyArgs;
 use super::record::{self, Recording};
 use super::results::environments;
 use crate::results::Store;
+use crate::spread::folder::JobFolder;
+use crate::spread::history::HistoryReader;
 use crate::telemetry::live::{Cost, Live, locked};
 use crate::telemetry::under_way::UnderWay;
 use analysis::diagnosis::Verdict;
@@ -20,6 +22,7 @@ use analysis::record::options::Options;
 use analysis::record::sample::{Environment, Record};
 use analysis::report::json::Event;
 use analysis::report::openmetrics::Figures;
+use analysis::shards::overview::Overview;
 use base::fault::Fault;
 use base::job::StreamPath;
 use mover::io::clock;
@@ -122,6 +125,64 @@ impl Cells {
         if let Some(CellsShown { live, name, records, bytes }) = self.0 {
             end(live, Some(&page_of(&name, &records)), bytes, console);
         }
+    }
+}
+
+/// The page of a spread, from its start to its end; nothing happens without `--live`.
+#[derive(Debug, Default)]
+pub(super) struct JobShown {
+    live: Option<Live>,
+    job: Arc<Mutex<JobKnown>>,
+}
+
+/// What the coordinator sees of a job.
+#[derive(Debug, Default)]
+struct JobKnown {
+    folder: Option<JobFolder>,
+    overview: Overview,
+    reader: HistoryReader,
+    /// The newest page, where the job folder can be read no more.
+    page: Page,
+}
+
+impl JobShown {
+    /// Before the job has a folder: a port that is taken costs none.
+    pub(super) fn open(port: Option<u16>, console: &Console) -> Result<JobShown, Fault> {
+        let Some(port) = port else { return Ok(JobShown::default()) };
+        let job: Arc<Mutex<JobKnown>> = Arc::default();
+        let shown = Arc::clone(&job);
+        let draw = move || locked(&shown).draw();
+        let live = open(port, "Spread", Arc::default(), console, draw)?;
+        Ok(JobShown { live: Some(live), job })
+    }
+
+    pub(super) fn begins(&self, folder: &JobFolder) {
+        locked(&self.job).folder = Some(folder.clone());
+    }
+
+    pub(super) fn overview(&self, overview: &Overview) {
+        if self.live.is_some() {
+            locked(&self.job).overview = overview.clone();
+        }
+    }
+
+    pub(super) fn ended(self, console: &Console) {
+        let Some(live) = self.live else { return };
+        let (page, bytes) = {
+            let mut job = locked(&self.job);
+            (job.draw(), job.overview.bytes)
+        };
+        end(live, Some(&page), bytes, console);
+    }
+}
+
+impl JobKnown {
+    fn draw(&mut self) -> Page {
+        let read = self.folder.as_ref().map(|of| self.reader.read(of, self.overview.clone()));
+        if let Some(Ok(history)) = read {
+            self.page = page::spread::page(&history);
+        }
+        self.page.clone()
     }
 }
 

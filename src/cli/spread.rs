@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use super::console::Console;
 use super::endpoint::{EndArg, Role, host_as_typed};
+use super::live::JobShown;
 use super::metrics::Shown;
-use super::options::{copying, moving, remote, showing, slurm, spreading};
-use super::order::{Form, Show, ends};
+use super::options::{copying, moving, recording, remote, showing, slurm, spreading};
+use super::order::{Form, Show, ends, live};
 use super::parser::JOB;
 use super::progress::Collected;
+use super::results::into_file;
 use super::submit::request_of;
 use super::typed::Typed;
 use super::{Conclusion, conclude, signals, start};
@@ -20,6 +22,7 @@ use crate::spread::coordinator::{self, RunOrder, Told};
 use crate::spread::destination::far::News;
 use crate::spread::ending::{Totals, forget};
 use crate::spread::folder::JobFolder;
+use crate::spread::history::HistoryReader;
 use crate::spread::launcher::slurm::{Request, Slurm};
 use crate::spread::launcher::{Launcher, WorkerCommand};
 use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
@@ -33,6 +36,7 @@ use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::{Overview, Queued};
 use analysis::shards::plan::Cost;
+use analysis::shards::start::Start;
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::settings::{Links, Settings};
@@ -59,10 +63,19 @@ pub(crate) struct SpreadArgs {
     split_above_typed: bool,
     dry_run: bool,
     metrics: Option<Destination>,
+    live: Option<u16>,
     show: Show,
 }
 
-/// The arguments of `spread status` and `spread report`.
+/// The arguments of `spread report`.
+#[derive(Debug)]
+pub(crate) struct JobReportArgs {
+    of: JobArgs,
+    /// The file of the page.
+    html: Option<PathBuf>,
+}
+
+/// The arguments of `spread status`.
 #[derive(Debug)]
 pub(crate) struct JobArgs {
     job: PathBuf,
@@ -75,6 +88,7 @@ pub(crate) struct ResumeArgs {
     job: PathBuf,
     ssh: Option<Vec<String>>,
     metrics: Option<Destination>,
+    live: Option<u16>,
     show: Show,
 }
 
@@ -121,10 +135,11 @@ impl SpreadArgs {
         let metrics = typed.value(&showing::METRICS)?;
         let (dry_run, print_script) =
             (typed.has(&copying::DRY_RUN), typed.has(&slurm::PRINT_SCRIPT));
-        if metrics.is_some() && (dry_run || print_script) {
-            return Err(
-                "--metrics is for a run: leave it out, or --dry-run and --print-script".to_string()
-            );
+        let live = live(typed)?;
+        if (metrics.is_some() || live.is_some()) && (dry_run || print_script) {
+            return Err("--metrics and --live are for a run: leave them out, or --dry-run and \
+                        --print-script"
+                .to_string());
         }
         Ok(SpreadArgs {
             slurm: slurm_of(typed, &on.on)?,
@@ -142,6 +157,7 @@ impl SpreadArgs {
             split_above_typed: typed.value(&spreading::SPLIT_ABOVE)?.is_some(),
             dry_run,
             metrics,
+            live,
             show: Show::of(typed)?,
         })
     }
@@ -211,11 +227,18 @@ impl JobArgs {
     }
 }
 
+impl JobReportArgs {
+    pub(super) fn of(typed: &Typed) -> Result<JobReportArgs, String> {
+        Ok(JobReportArgs { of: JobArgs::of(typed)?, html: typed.value(&recording::HTML)? })
+    }
+}
+
 impl ResumeArgs {
     pub(super) fn of(typed: &Typed) -> Result<ResumeArgs, String> {
         let ssh = typed.value(&remote::SSH)?;
         let metrics = typed.value(&showing::METRICS)?;
-        Ok(ResumeArgs { job: job(typed), ssh, metrics, show: Show::of(typed)? })
+        let live = live(typed)?;
+        Ok(ResumeArgs { job: job(typed), ssh, metrics, live, show: Show::of(typed)? })
     }
 }
 
@@ -254,6 +277,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     }
     // A place that cannot be used ends it before anything is made.
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &args.on.text, console)?;
+    let live = JobShown::open(args.live, console)?;
     let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
     let (folder, news) = begin(&SpreadOrder {
         sources: args.sources.clone(),
@@ -283,7 +307,20 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         is_planned: false,
         ssh: args.ssh.clone(),
     };
-    coordinate(&folder, &order, launcher.as_mut(), (console, &metrics))
+    coordinate(&folder, &order, launcher.as_mut(), (console, Watched { metrics, live }))
+}
+
+/// Who sees how a job goes, besides the terminal.
+struct Watched {
+    metrics: Shown,
+    live: JobShown,
+}
+
+impl Watched {
+    fn overview(&self, overview: &Overview) {
+        self.metrics.overview(overview);
+        self.live.overview(overview);
+    }
 }
 
 /// What `sbatch` would get, and nothing is made.
@@ -304,7 +341,8 @@ fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     let watch = Arc::new(Watch::new(notices));
     let _ = signals::install(&watch);
     let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
-    let mut summary = page::plan(&figures(&planned, workers));
+    let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
+    let mut summary = page::plan(&figures(&planned, how));
     for failed in &planned.unplanned {
         summary.push_str(&format!("  {}\n", failed.why));
     }
@@ -313,7 +351,9 @@ fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     Ok(concluded(summary, trouble))
 }
 
-fn figures(planned: &Planned, workers: usize) -> page::PlanFigures {
+/// `how`: so many workers, how they are started, and what all of them may move in a second.
+fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> page::PlanFigures {
+    let (workers, start, limit_bytes_per_s) = how;
     page::PlanFigures {
         files: planned.files,
         bytes: planned.bytes,
@@ -323,6 +363,8 @@ fn figures(planned: &Planned, workers: usize) -> page::PlanFigures {
         cost: Cost::UNKNOWN,
         total: planned.total,
         longest: planned.longest,
+        start,
+        limit_bytes_per_s,
     }
 }
 
@@ -350,15 +392,17 @@ fn coordinate(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    (console, metrics): (&Arc<Console>, &Shown),
+    (console, watched): (&Arc<Console>, Watched),
 ) -> Result<Conclusion, Fault> {
-    metrics.begins(0, None);
-    let ran = follow(folder, order, launcher, (console, metrics));
+    watched.metrics.begins(0, None);
+    watched.live.begins(folder);
+    let ran = follow(folder, order, launcher, (console, &watched));
     let code = match &ran {
         Ok((totals, _)) => totals.worst.map_or(0, Class::exit_code),
         Err(fault) => fault.class.exit_code(),
     };
-    metrics.ended(console, 0, code, ran.as_ref().ok().map(moved));
+    watched.metrics.ended(console, 0, code, ran.as_ref().ok().map(moved));
+    watched.live.ended(console);
     ran.map(|(totals, overview)| finished(folder, &totals, &overview))
 }
 
@@ -377,7 +421,7 @@ fn follow(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    (console, metrics): (&Arc<Console>, &Shown),
+    (console, watched): (&Arc<Console>, &Watched),
 ) -> Result<(Totals, Overview), Fault> {
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
@@ -386,16 +430,19 @@ fn follow(
     }
     let job = folder.path().display().to_string();
     console.remark(&format!("job folder: {job}"));
-    let workers = folder.manifest.workers;
+    let manifest = &folder.manifest;
+    let limit = manifest.copying.bytes_per_second.map(|share| share * manifest.workers as f64);
+    let start = On::parse(&manifest.on).map_or(Start::Here, |on| on.start());
+    let how = (manifest.workers, start, limit);
     let mut line_at = console.started().elapsed();
     let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),
         Told::Planned(planned) => {
             planned.warnings.iter().for_each(|text| console.warning(text));
-            console.remark(page::plan(&figures(planned, workers)).trim_end());
+            console.remark(page::plan(&figures(planned, how)).trim_end());
         }
         Told::Progress(overview) => {
-            metrics.overview(overview);
+            watched.overview(overview);
             if console.has_line() {
                 console.draw(page::line(overview));
             } else if console.started().elapsed() >= line_at + interval(console) {
@@ -414,7 +461,7 @@ fn follow(
         false => fault,
     })?;
     let overview = View::default().look(folder)?.overview;
-    metrics.overview(&overview);
+    watched.overview(&overview);
     console.event(&Event::Job(Box::new(overview.clone())));
     Ok((totals, overview))
 }
@@ -459,41 +506,50 @@ pub(super) fn run_resume(args: &ResumeArgs, started: Instant) -> u8 {
 fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault> {
     let folder = JobFolder::open(&args.job)?;
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &folder.manifest.on, console)?;
+    let live = JobShown::open(args.live, console)?;
     let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
     repaired.iter().for_each(|text| console.warning(text));
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
-    coordinate(&folder, &order, launcher.as_mut(), (console, &metrics))
+    coordinate(&folder, &order, launcher.as_mut(), (console, Watched { metrics, live }))
 }
 
 pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {
-    shown(args, started, "spread status")
+    shown(args, started, "spread status", &|_, overview| Ok(page::page(overview)))
 }
 
-pub(super) fn run_report(args: &JobArgs, started: Instant) -> u8 {
-    shown(args, started, "spread report")
+pub(super) fn run_report(args: &JobReportArgs, started: Instant) -> u8 {
+    shown(&args.of, started, "spread report", &|folder, overview| match &args.html {
+        None => Ok(page::report(overview)),
+        Some(file) => {
+            let history = HistoryReader::default().read(folder, overview.clone())?;
+            let page = analysis::page::spread::page(&history).html();
+            into_file(file, &mut |out| out.write_all(page.as_bytes()))?;
+            Ok(format!("{}:\n{}\n", overview.job, file.display()))
+        }
+    })
 }
 
-fn shown(args: &JobArgs, started: Instant, command: &'static str) -> u8 {
+/// Shows how a job stands, as text that is made of it.
+fn shown(
+    args: &JobArgs,
+    started: Instant,
+    command: &'static str,
+    text: &dyn Fn(&JobFolder, &Overview) -> Result<String, Fault>,
+) -> u8 {
     let console = Console::new(args.show, started);
     console.event(&start(command, vec![args.job.display().to_string()], None, None));
-    let done = look(&args.job).map(|overview| {
+    let look = || {
+        let folder = JobFolder::open(&args.job)?;
+        let mut view = View::default();
+        view.queue = queue(&folder);
+        let overview = view.look_once(&folder)?.overview;
         console.event(&Event::Job(Box::new(overview.clone())));
-        let text = match command {
-            "spread report" => page::report(&overview),
-            _ => page::page(&overview),
-        };
-        concluded(text, None)
-    });
+        text(&folder, &overview).map(|text| concluded(text, None))
+    };
+    let done = look();
     conclude(&console, done, Collected::default())
-}
-
-fn look(job: &Path) -> Result<Overview, Fault> {
-    let folder = JobFolder::open(job)?;
-    let mut view = View::default();
-    view.queue = queue(&folder);
-    Ok(view.look_once(&folder)?.overview)
 }
 
 /// What the queue says of a job's workers: nothing where this host does not see it.

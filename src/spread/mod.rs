@@ -9,6 +9,7 @@ pub mod ending;
 mod events;
 pub mod folder;
 mod giving;
+pub mod history;
 pub mod launcher;
 mod ledgers;
 pub mod planning;
@@ -33,6 +34,7 @@ use self::launcher::ssh::Ssh;
 use self::records::{Copying, FORMAT, FarHosts, Manifest, SourceRoot, text_of, text_of_path};
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::plan::{Cost, Cutting};
+use analysis::shards::start::Start;
 use base::fault::Fault;
 use mover::io::clock;
 use mover::pump::source::walk::means_contents;
@@ -85,6 +87,15 @@ impl On {
 }
 
 impl On {
+    /// How workers come to run there.
+    pub fn start(&self) -> Start {
+        match self {
+            On::Local(_) => Start::Here,
+            On::Ssh(_) => Start::BySsh,
+            On::Slurm(_) => Start::InQueue,
+        }
+    }
+
     /// What is asked of Slurm, with the partition.
     pub fn request(&self, request: &Request) -> Request {
         let partition = match self {

@@ -1,5 +1,6 @@
 //! How a job stands, read from its folder: the same for the coordinator and for anybody else.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 use super::ending::{head, receipt_path};
 use super::folder::{JobFolder, Part, read_json};
-use super::records::{Beat, PlanState, WorkerDoes};
+use super::records::{Beat, PlanState, Shard, WorkerDoes};
 use analysis::shards::attention::SILENT;
 use analysis::shards::given;
 use analysis::shards::lease::Observer;
-use analysis::shards::names;
 use analysis::shards::overview::{
-    JobState, Overview, Queued, RouteView, ShardTime, WorkerView, left_s, slow,
+    JobState, Overview, Queued, RouteView, ShardTime, WorkerView, left_s, not_faster, slow,
 };
+use analysis::shards::{Held, names};
 use base::fault::Fault;
 use mover::io::clock;
 
@@ -24,6 +25,8 @@ use mover::io::clock;
 pub struct View {
     /// Of shards that are done, by the names of their attempts.
     done: BTreeMap<String, Done>,
+    /// Of shards that are held, by their numbers.
+    held: BTreeMap<u32, Planned>,
     /// Since when each worker shows no change: known only to who looks repeatedly.
     observer: Option<Observer>,
     /// Silent for who has looked once before, and has waited.
@@ -44,6 +47,42 @@ struct Done {
     time: ShardTime,
 }
 
+/// What workers have of the shards under way, counted once.
+#[derive(Debug, Default)]
+struct UnderWay {
+    files: u64,
+    bytes: u64,
+    predicted_s: f64,
+}
+
+/// A shard that is held, as it was planned.
+#[derive(Debug)]
+struct Planned {
+    bytes: u64,
+    predicted_s: f64,
+    /// No file of its own, and no bytes of its own.
+    is_range: bool,
+    is_whole: bool,
+}
+
+impl Planned {
+    fn of(shard: &Shard) -> Planned {
+        Planned {
+            bytes: shard.bytes,
+            predicted_s: shard.predicted_ns as f64 / 1e9,
+            is_range: shard.range.is_some(),
+            is_whole: shard.whole.is_some(),
+        }
+    }
+}
+
+/// How many shards there are, with those that are known to be given away.
+struct Shards {
+    held: u32,
+    done: u32,
+    planned: u32,
+}
+
 /// What `View` has seen, besides what it shows.
 #[derive(Debug)]
 pub struct Look {
@@ -54,10 +93,15 @@ pub struct Look {
 impl View {
     pub fn look(&mut self, folder: &JobFolder) -> Result<Look, Fault> {
         let plan = folder.plan()?;
-        let done = folder.done()?;
-        let turns: Vec<_> = done.iter().map(|(held, gave)| (held.claim.shard, *gave)).collect();
-        let count = given::count(&turns, plan.planned.unwrap_or(0));
-        for (held, _) in done {
+        // Before what is done: a shard that goes from here to there meanwhile is counted there.
+        let claims: Vec<Held> =
+            folder.names(Part::Claims)?.iter().filter_map(|name| names::parse_held(name)).collect();
+        let listed = folder.done()?;
+        let turns: Vec<_> = listed.iter().map(|(held, gave)| (held.claim.shard, *gave)).collect();
+        let (count, planned) = given::count(&turns, plan.planned.unwrap_or(0));
+        let mut done = BTreeSet::new();
+        for (held, _) in listed {
+            done.insert(held.claim.shard);
             let attempt = names::of_attempt(held.claim);
             if self.done.contains_key(&attempt) {
                 continue;
@@ -83,7 +127,10 @@ impl View {
         let is_silent =
             |name: &&String| observer.has_expired(name, now) || self.silent.contains(*name);
         let silent: BTreeSet<String> = beats.keys().filter(is_silent).cloned().collect();
-        let mut overview = self.overview(folder, &plan, count, (&beats, &silent))?;
+        let under_way = self.under_way(folder, &claims, &done, &beats);
+        let shards = Shards { held: claims.len() as u32, done: count, planned };
+        let mut overview =
+            self.overview(folder, &plan, (&shards, &under_way), (&beats, &silent))?;
         overview.notes = overview.attention();
         Ok(Look { overview, beats })
     }
@@ -110,55 +157,85 @@ impl View {
         self.look(folder)
     }
 
+    /// What workers have of the shards that they hold. What a worker has copied of a shard that was
+    /// taken from it, or that is done by now, does not count.
+    fn under_way(
+        &mut self,
+        folder: &JobFolder,
+        claims: &[Held],
+        done: &BTreeSet<u32>,
+        beats: &BTreeMap<String, Beat>,
+    ) -> UnderWay {
+        let mut sum = UnderWay::default();
+        for held in claims.iter().filter(|held| !done.contains(&held.claim.shard)) {
+            let shard = held.claim.shard;
+            let Some(beat) = beats.get(&held.worker).filter(|beat| beat.shard == Some(shard))
+            else {
+                continue;
+            };
+            let of = match self.held.entry(shard) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let Ok((header, _)) = folder.shard(shard) else { continue };
+                    new.insert(Planned::of(&header))
+                }
+            };
+            // A beat may be of a copy that has begun again: no shard has more than it was planned.
+            let bytes = beat.shard_bytes.min(of.bytes);
+            sum.files += if of.is_range { 0 } else { beat.shard_files };
+            sum.bytes += if of.is_whole { 0 } else { bytes };
+            sum.predicted_s += of.predicted_s * bytes as f64 / of.bytes.max(1) as f64;
+        }
+        self.held.retain(|shard, _| claims.iter().any(|held| held.claim.shard == *shard));
+        sum
+    }
+
     fn overview(
         &self,
         folder: &JobFolder,
         plan: &PlanState,
-        (shards_done, shards): (u32, u32),
+        (shards, under_way): (&Shards, &UnderWay),
         (beats, silent): (&BTreeMap<String, Beat>, &BTreeSet<String>),
     ) -> Result<Overview, Fault> {
         let sum = |of: fn(&Done) -> u64| self.done.values().map(of).sum::<u64>();
-        let claims = folder.names(Part::Claims)?;
-        let holders: BTreeSet<String> = claims
-            .iter()
-            .filter_map(|name| names::parse_held(name))
-            .map(|held| held.worker)
-            .collect();
-        // What a worker has copied of a shard that was taken from it does not count.
-        let under_way = |of: fn(&Beat) -> u64| -> u64 {
-            let busy = beats.iter().filter(|(name, _)| holders.contains(*name));
-            busy.map(|(_, beat)| of(beat)).sum()
-        };
         let runs = |name: &&String| beats[*name].code.is_none() && !silent.contains(*name);
         let running: Vec<&String> = beats.keys().filter(runs).collect();
         let times: Vec<ShardTime> = self.done.values().map(|done| done.time.clone()).collect();
         let predicted_s: f64 = times.iter().map(|time| time.predicted_s).sum();
-        let left = plan.predicted_s - predicted_s;
+        let left = (plan.predicted_s - predicted_s - under_way.predicted_s).max(0.0);
+        let (files, bytes) = (sum(|done| done.files), sum(|done| done.bytes));
+        let bytes = bytes + under_way.bytes;
+        let share = folder.manifest.copying.bytes_per_second;
+        let limit = share.map(|share| share * folder.manifest.workers as f64);
         Ok(Overview {
             job: folder.path().display().to_string(),
             state: match plan.planned {
-                Some(_) if shards_done >= shards => JobState::Done,
+                Some(_) if shards.done >= shards.planned => JobState::Done,
                 _ if folder.control()?.is_cancelled => JobState::Cancelled,
                 None => JobState::Planning,
                 Some(_) => JobState::Running,
             },
-            shards_done,
-            shards_held: claims.len() as u32,
+            shards_done: shards.done,
+            shards_held: shards.held,
             shards_open: folder.names(Part::Open)?.len() as u32,
             // With those that are known to be given away.
-            shards: plan.planned.map(|_| shards),
-            files: sum(|done| done.files) + under_way(|beat| beat.shard_files),
-            bytes: sum(|done| done.bytes) + under_way(|beat| beat.shard_bytes),
+            shards: plan.planned.map(|_| shards.planned),
+            files: files + under_way.files,
+            bytes,
             files_planned: plan.files,
             bytes_planned: plan.bytes,
             failed: sum(|done| done.failed) + plan.unplanned.len() as u64,
             kept: sum(|done| done.kept),
             elapsed_s: elapsed_s(folder),
             rate_bytes_per_s: running.iter().map(|name| rate(&beats[*name])).sum(),
-            left_s: plan.planned.and_then(|_| left_s(&times, left.max(0.0), running.len())),
+            left_s: plan
+                .planned
+                .and_then(|_| left_s(&times, left, running.len()))
+                .map(|left_s| not_faster(left_s, plan.bytes.saturating_sub(bytes), limit)),
+            limit_bytes_per_s: limit,
             workers: beats
                 .iter()
-                .map(|(name, beat)| worker(name, beat, silent.contains(name)))
+                .map(|(name, beat)| worker(name, beat, silent.contains(name), share))
                 .collect(),
             slow: slow(&times),
             routes: self.routes(),
@@ -215,7 +292,7 @@ fn elapsed_s(folder: &JobFolder) -> f64 {
     (until_s - folder.manifest.began_unix_s as f64).max(0.0)
 }
 
-fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
+fn worker(name: &str, beat: &Beat, is_silent: bool, limit: Option<f64>) -> WorkerView {
     WorkerView {
         name: name.to_string(),
         started_as: beat.name.clone(),
@@ -234,7 +311,7 @@ fn worker(name: &str, beat: &Beat, is_silent: bool) -> WorkerView {
         bytes: beat.bytes,
         failed: beat.failed,
         rate_bytes_per_s: rate(beat),
-        held_back_by: beat.waits.held_back_by(),
+        held_back_by: beat.waits.held_back(beat.bytes, limit),
         waits: beat.waits,
         code: beat.code,
     }

@@ -6,12 +6,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-use serde_json::json;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::support::browser::{Browser, Tab, WIDE};
+use crate::support::data::write_file;
 use crate::support::run::{self, Running};
 use crate::support::wan::Wan;
-use crate::support::{Scene, need, until};
+use crate::support::{Scene, need, processes, until, until_some};
 
 /// The page of a run, with what is in its address.
 struct Page {
@@ -182,7 +184,7 @@ fn only_who_has_the_address_is_answered() {
         BufReader::new(stream).read_line(&mut line).unwrap();
         line.contains(" 200 ")
     });
-    crate::support::processes::send(page.running.pid(), rustix::process::Signal::INT);
+    processes::send(page.running.pid(), Signal::INT);
     let ran = page.running.end();
     assert_eq!(ran.code, 130, "{ran}");
     // Who looked gets the last drawing, and that it was the last.
@@ -224,6 +226,43 @@ fn the_page_of_a_campaign() {
     assert!(last.contains("Campaign sweep-") && last.contains(&format!("{cells} cells")), "{last}");
     assert!(last.contains("<figure id=\"best\""), "{last}");
 }
+
+/// The page of a spread fills while workers go on, and ends as the report of the job.
+#[test]
+fn the_page_of_a_spread() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("src")).unwrap();
+    (0..60).for_each(|n| write_file(&scene.path(format!("src/{n}")), n, 50_000));
+    let line = "spread @/src/ @/dst --on local:1 --job @/job --rate 1MB --json --live";
+    let page = Page::of(scene.command(&scene.words(line)));
+    // Its worker stands still until somebody looks.
+    let worker = until_some("the worker has a shard", || {
+        let beat = fs::read_dir(scene.path("job/workers")).ok()?.next()?.ok()?;
+        let beat: Value = serde_json::from_slice(&fs::read(beat.path()).ok()?).ok()?;
+        beat["shard"].as_u64()?;
+        Some(beat["pid"].as_i64()? as i32)
+    });
+    processes::send(worker, Signal::STOP);
+    let mut browser = Browser::start();
+    let mut tab = browser.open(&page.address, WIDE);
+    until("the browser shows a shard", || tab.value(BOXES).as_u64() > Some(0));
+    processes::send(worker, Signal::CONT);
+    let ran = page.running.end();
+    assert_eq!(ran.code, 0, "{ran}");
+    until("the browser has the end", || tab.value(STATE) == json!("ended"));
+    let shown = tab.value(MAIN);
+    assert_eq!(tab.said, Vec::<String>::new());
+    assert!(tab.value(BOXES).as_u64() > Some(0), "{shown}");
+    scene.succeed("spread report @/job --html @/page.html");
+    let report = browser.open_file(&scene.path("page.html"), WIDE).value(MAIN);
+    assert_eq!(shown, report);
+    // What cannot be shown ends it before anything is made.
+    let refused = scene.run("spread @/src/ @/new --job @/other --live --quiet");
+    assert!(refused.code == 2 && !scene.path("other").exists(), "{refused}");
+}
+
+/// Shards that are done or under way.
+const BOXES: &str = "document.querySelectorAll('#timelines rect[class^=b]').length";
 
 /// What cannot be shown ends the run before it begins.
 #[test]

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::browser::{Browser, Look, PHONE, Tab, WIDE};
+use crate::support::data::write_file;
 use crate::support::wan::Wan;
-use crate::support::{Scene, need, recorded, run, until};
+use crate::support::{Scene, need, processes, recorded, run, until, until_some};
 use analysis::record::options::Options;
 use analysis::record::sample::{
     Conditions, Environment, Moved, PlaceInExperiment, Record, Remote, Scenario, SeriesPoint, Side,
@@ -122,6 +124,47 @@ fn pages_in_a_browser() {
             looked_at(&mut browser, &page, name, look);
         }
     }
+}
+
+/// A job with names of a stranger, of which a worker was killed: its lost attempt is marked, and
+/// what failed is named.
+#[test]
+fn the_page_of_a_spread_in_a_browser() {
+    let scene = Scene::new();
+    let names = hostile().into_iter().map(|name| name.replace('/', "|"));
+    fs::create_dir(scene.path("src")).unwrap();
+    for (seed, name) in names.enumerate() {
+        let name: String = name.chars().take(120).collect();
+        fs::create_dir_all(scene.path("dst").join(&name)).unwrap();
+        write_file(&scene.path("src").join(name), seed as u64, 1000);
+    }
+    (0..80).for_each(|n| write_file(&scene.path(format!("src/{n}")), n, 50_000));
+    let line = "spread @/src/ @/dst --on local:3 --job @/job --lease 1 --rate 1MB --json";
+    let running = run::start(scene.command(&scene.words(line)));
+    let claims = || fs::read_dir(scene.path("job/claims")).into_iter().flatten();
+    let names = || claims().map(|claim| claim.unwrap().file_name().into_string().unwrap());
+    let killed = until_some("a worker has a shard", || {
+        let worker = names().next()?.splitn(3, '.').nth(2)?.to_string();
+        let beat = fs::read(scene.path("job/workers").join(worker)).ok()?;
+        let beat: Value = serde_json::from_slice(&beat).ok()?;
+        Some(beat["pid"].as_i64()? as i32)
+    });
+    processes::send(killed, Signal::KILL);
+    let ran = running.end();
+    assert_eq!(ran.code, 3, "{ran}");
+    scene.succeed("spread report @/job --html @/spread.html");
+    let page = scene.path("spread.html");
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.len() <= 600_000, "{} bytes", text.len());
+    for part in ["id=\"node-rates\"", "id=\"timelines\"", ">lost (", "takes away", "--lease 1"] {
+        assert!(text.contains(part), "{part}");
+    }
+    let mut browser = Browser::start();
+    for look in LOOKS {
+        looked_at(&mut browser, &page, "spread", look);
+    }
+    let again = scene.run("spread report @/job --html @/spread.html");
+    assert!(again.code == 1 && again.stderr.contains("exists: remove it"), "{again}");
 }
 
 /// The experiment of 2003: one stream hands over 32 MiB at a time over 100 Mbit/s and 102 ms. The

@@ -336,6 +336,10 @@ fn a_dry_run_shows_the_plan() {
     let ran = scene.succeed("spread -n @/src/ @/dst --on local:4");
     assert!(ran.stdout_text().contains("plan: 200 files"), "{ran}");
     assert!(ran.stdout_text().contains("predicted time by nodes: 1: "), "{ran}");
+    assert!(ran.stdout_text().contains("most of it: the start of the workers"), "{ran}");
+    let ran = scene.succeed("spread -n @/src/ @/dst --on local:4 --rate 1kB");
+    let limited = "1: 21.50 s, 2: 21.50 s, 4: 21.50 s, 8: 21.50 s\n  most of it: the limit of the";
+    assert!(ran.stdout_text().contains(limited), "20 kB at 1 kB/s\n{ran}");
     assert!(!scene.path("dst").exists() && !Path::new("spread-1").exists());
 }
 

@@ -1,12 +1,13 @@
-//! Web pages of what was recorded: a run, a campaign, a host. A page is a value of sections, which
-//! becomes one file of HTML that needs nothing else: no network, no font. It is whole without its
-//! script.
+//! Web pages of what was recorded: a run, a campaign, a host, a spread. A page is a value of
+//! sections, which becomes one file of HTML that needs nothing else: no network, no font. It is
+//! whole without its script.
 
 pub mod campaign;
 pub mod host;
 mod html;
 pub mod live;
 pub mod run;
+pub mod spread;
 mod style;
 pub mod trend;
 mod words;

@@ -1,7 +1,7 @@
 //! The page of one run: what held it back, where its time went, how it went over time, what it
 //! cost, and how to repeat it.
 
-mod command;
+pub(super) mod command;
 mod costs;
 mod over_time;
 mod stages;

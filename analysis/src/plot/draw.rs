@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::colour::{self, FAINT, INK};
-use super::{Key, Mark, Sign};
+use super::{Key, Mark, Sign, timelines};
 use crate::report::escape;
 
 /// In units of the drawing. A page scales it to its column: 343 on a phone, 580 on a wide screen. A
@@ -25,6 +25,14 @@ pub(super) fn stroke(colour: usize) -> (String, &'static str) {
     (format!("s{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
 }
 
+/// How a line of this colour is broken, so that lines are told apart without colours too. The first
+/// is whole.
+pub(super) fn dashes(colour: usize) -> Option<&'static str> {
+    const DASHES: [Option<&str>; colour::COUNT] =
+        [None, Some("9 3"), Some("3 2"), Some("9 3 2 3"), Some("14 4 3 4"), Some("1.5 2.5")];
+    DASHES[colour % colour::COUNT]
+}
+
 pub(super) fn fill(colour: usize) -> (String, &'static str) {
     (format!("b{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
 }
@@ -32,10 +40,11 @@ pub(super) fn fill(colour: usize) -> (String, &'static str) {
 /// The sign of a legend, in a box of 20 by 12.
 pub(super) fn sign(sign: Sign) -> Markup {
     match sign {
-        Sign::Line(colour) => {
-            let (class, colour) = stroke(colour);
+        Sign::Line(number) => {
+            let (class, colour) = stroke(number);
             html! {
-                path class=(class) stroke=(colour) stroke-width="2.5" fill="none" d="M1 6H19" {}
+                path class=(class) stroke=(colour) stroke-width="2.5" fill="none"
+                    stroke-dasharray=[dashes(number)] d="M1 6H19" {}
             }
         }
         Sign::Area(colour) => {
@@ -47,6 +56,7 @@ pub(super) fn sign(sign: Sign) -> Markup {
             html! { circle class=(class) fill=(colour) cx="10" cy="6" r="3.5" {} }
         }
         Sign::Mark(mark) => mark_sign(mark),
+        Sign::Span(kind) => timelines::shape(kind, 1.0, 0.0, 18.0),
     }
 }
 

@@ -9,12 +9,14 @@ mod heat;
 pub mod scale;
 mod span;
 pub mod thin;
+mod timelines;
 mod xy;
 
 use maud::{Markup, PreEscaped, html};
 
 pub use self::bars::{Bar, Bars, Part};
 pub use self::heat::Heat;
+pub use self::timelines::{SpanKind, TimeSpan, Timeline, Timelines};
 pub use self::xy::{Axis, Drawn, Mark, Marks, Series, Ticks, Xy};
 use crate::report::escape;
 
@@ -34,6 +36,7 @@ pub enum Chart {
     Xy(Xy),
     Bars(Bars),
     Heat(Heat),
+    Timelines(Timelines),
 }
 
 /// Numbers as text, for readers who do not see the chart.
@@ -87,6 +90,7 @@ pub(crate) enum Sign {
     Area(usize),
     Dot(usize),
     Mark(Mark),
+    Span(SpanKind),
 }
 
 impl Figure {
@@ -118,6 +122,7 @@ impl Figure {
             Chart::Xy(chart) => chart.draw(),
             Chart::Bars(chart) => chart.draw(),
             Chart::Heat(chart) => chart.draw(),
+            Chart::Timelines(chart) => chart.draw(),
         }
     }
 
@@ -142,6 +147,7 @@ impl Figure {
             Chart::Xy(chart) => chart.legend(),
             Chart::Bars(chart) => chart.legend(),
             Chart::Heat(_) => Vec::new(),
+            Chart::Timelines(chart) => chart.legend(),
         }
     }
 
@@ -151,6 +157,7 @@ impl Figure {
             Chart::Xy(chart) => chart.tables(),
             Chart::Bars(chart) => vec![chart.table()],
             Chart::Heat(chart) => vec![chart.table()],
+            Chart::Timelines(chart) => vec![chart.table()],
         }
     }
 }

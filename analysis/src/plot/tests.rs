@@ -15,6 +15,32 @@ fn xy(points: Vec<(f64, f64)>) -> Xy {
     }
 }
 
+/// A timeline with a span of each kind.
+fn timeline(name: &str, from: f64) -> Timeline {
+    let all = [SpanKind::Done, SpanKind::Lost, SpanKind::GivenBack, SpanKind::UnderWay];
+    let spans = all.into_iter().enumerate().map(|(place, kind)| TimeSpan {
+        name: place.to_string(),
+        from: from + place as f64,
+        to: from + place as f64 + 0.9,
+        kind,
+    });
+    Timeline { name: name.into(), text: "n1".into(), spans: spans.collect() }
+}
+
+/// Kinds differ in their shape, not in their colour alone, and so do lines.
+#[test]
+fn spans_and_lines_are_told_apart_without_colours() {
+    let timelines = Timelines { timelines: vec![timeline("w", 0.0)], ..Timelines::default() };
+    let whole = figure(Chart::Timelines(timelines));
+    assert_eq!(whole.tables()[0].rows.len(), 4);
+    assert_eq!(whole.legend().len(), 4);
+    insta::assert_snapshot!("timelines", whole.drawing().into_string().replace("><", ">\n<"));
+    let dashes: Vec<_> = (0..colour::COUNT).map(draw::dashes).collect();
+    for (at, one) in dashes.iter().enumerate() {
+        assert!(!dashes[at + 1..].contains(one), "{one:?}");
+    }
+}
+
 /// The number of points in the drawing of a series, counted in its path.
 fn drawn(svg: &str, series: &str) -> usize {
     let path = svg.split("<path").find(|path| path.contains(&format!("data-series=\"{series}\"")));
@@ -70,6 +96,10 @@ fn odd_numbers_make_no_odd_drawing() {
             Chart::Bars(Bars {
                 bars: vec![Bar::one("b", 0, value, "t".into())],
                 ..Bars::default()
+            }),
+            Chart::Timelines(Timelines {
+                timelines: vec![timeline("l", value)],
+                ..Timelines::default()
             }),
             Chart::Heat(Heat {
                 rows: vec!["r".into()],

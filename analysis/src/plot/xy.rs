@@ -408,7 +408,8 @@ impl Plane {
             Drawn::Line | Drawn::Steps => html! {
                 (self.limits(series))
                 path class=(stroke_class) stroke=(stroke) stroke-width="1.5"
-                    stroke-linejoin="round" fill="none" data-points=(count) data-series=(name)
+                    stroke-linejoin="round" stroke-dasharray=[draw::dashes(series.colour)]
+                    fill="none" data-points=(count) data-series=(name)
                     d=(self.line(points, series.drawn == Drawn::Steps)) {}
             },
         }

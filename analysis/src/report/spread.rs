@@ -1,8 +1,9 @@
 //! A job over many nodes, for people: its plan, a line of progress, and how it stands.
 
 use super::live::{clock, count};
-use crate::shards::overview::{JobState, Overview, WorkerView};
+use crate::shards::overview::{HeldBackBy, JobState, Overview, WorkerView};
 use crate::shards::plan::{Cost, time_on};
+use crate::shards::start::Start;
 use base::units::{Bytes, Nanos, Rate};
 
 /// A plan, before and while it is carried out.
@@ -16,11 +17,14 @@ pub struct PlanFigures {
     pub cost: Cost,
     pub total: Nanos,
     pub longest: Nanos,
+    pub start: Start,
+    /// What all workers together may move in a second.
+    pub limit_bytes_per_s: Option<f64>,
 }
 
 /// What is planned, and what it is predicted to take on so many nodes.
 pub fn plan(of: &PlanFigures) -> String {
-    let PlanFigures { files, bytes, folders, shards, workers, cost, total, longest } = *of;
+    let PlanFigures { files, bytes, folders, shards, workers, cost, total, longest, .. } = *of;
     let mut text = format!(
         "plan: {}, {}, {} in {}\n",
         count(files, "file"),
@@ -28,21 +32,33 @@ pub fn plan(of: &PlanFigures) -> String {
         count(folders, "folder"),
         count(shards.into(), "shard")
     );
-    let nodes: Vec<String> = [1, 2, 4, 8]
-        .into_iter()
-        .map(|nodes| format!("{nodes}: {}", time_on(nodes, total, longest)))
-        .collect();
+    let nodes: Vec<String> =
+        [1, 2, 4, 8].into_iter().map(|nodes| format!("{nodes}: {}", time(of, nodes))).collect();
     text.push_str(&format!("  predicted time by nodes: {}\n", nodes.join(", ")));
+    let copying = time_on(workers as u64, total, longest);
+    let limited = limited(of);
     let binding = match (longest.0 > total.0 / workers.max(1) as u64, files) {
         (_, 0) => "nothing to copy",
+        _ if limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
+        _ if of.start.time() > copying => "the start of the workers",
         (true, _) => {
             "the longest shard: more nodes do not help it (--split-above cuts large files)"
         }
         (false, _) if cost.is_bound_by_files(files, bytes) => "per-file work",
         (false, _) => "reading and writing bytes",
     };
-    text.push_str(&format!("  most of it: {binding}\n"));
+    text.push_str(&format!("  most of it: {binding}\n  {}\n", of.start.told()));
     text
+}
+
+/// The start of workers, and the copying: as fast as nodes are, and no faster than the limit.
+fn time(of: &PlanFigures, nodes: u64) -> Nanos {
+    of.start.time() + time_on(nodes, of.total, of.longest).max(limited(of))
+}
+
+fn limited(of: &PlanFigures) -> Nanos {
+    let seconds = of.limit_bytes_per_s.map_or(0.0, |limit| of.bytes as f64 / limit.max(1.0));
+    Nanos((seconds * 1e9) as u64)
 }
 
 /// One line of progress.

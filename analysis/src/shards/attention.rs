@@ -1,4 +1,4 @@
-//! What whoever looks at a job should know: that nobody works on it, that a worker runs and does not
+//! What a reader of a job should know: that nobody works on it, that a worker runs and does not
 //! show itself, and what to do.
 
 use super::overview::{JobState, Overview, WorkerView};

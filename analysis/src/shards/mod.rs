@@ -6,11 +6,13 @@ pub mod attention;
 pub mod calls;
 pub mod far;
 pub mod given;
+pub mod history;
 pub mod lease;
 pub mod names;
 pub mod overview;
 pub mod plan;
 pub mod restarts;
+pub mod start;
 pub mod worker;
 
 use serde::{Deserialize, Serialize};

@@ -22,6 +22,15 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// What took most of the time of a worker that has moved so many bytes, and may move no more
+    /// than `limit` a second.
+    pub fn held_back(&self, bytes: u64, limit: Option<f64>) -> HeldBackBy {
+        let by = self.held_back_by();
+        let rate = bytes as f64 / self.copying_s;
+        let is_limited = limit.is_some_and(|limit| rate.is_finite() && rate >= LIMITED * limit);
+        if is_limited && by != HeldBackBy::NoShard { HeldBackBy::Limit } else { by }
+    }
+
     /// What took most of the time.
     pub fn held_back_by(&self) -> HeldBackBy {
         let busy_s = self.copying_s + self.committing_s + self.claiming_s;
@@ -44,7 +53,7 @@ impl Waits {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBackBy {
     #[default]
@@ -56,6 +65,8 @@ pub enum HeldBackBy {
     Files,
     Commits,
     NoShard,
+    /// `--rate`.
+    Limit,
 }
 
 impl HeldBackBy {
@@ -68,6 +79,7 @@ impl HeldBackBy {
             HeldBackBy::Files => "per-file work",
             HeldBackBy::Commits => "claims and commits in the job folder",
             HeldBackBy::NoShard => "no shard was free",
+            HeldBackBy::Limit => "the limit of the rate",
         }
     }
 }
@@ -113,6 +125,8 @@ pub struct Overview {
     pub rate_bytes_per_s: f64,
     /// Low, middle and high: 80 % of the shards so far were in between.
     pub left_s: Option<[f64; 3]>,
+    /// `--rate`: what all workers together may move in a second.
+    pub limit_bytes_per_s: Option<f64>,
     pub workers: Vec<WorkerView>,
     /// Hosts that take much longer than the others, with the factor.
     pub slow: Vec<(String, f64)>,
@@ -181,6 +195,12 @@ pub fn left_s(done: &[ShardTime], left_predicted_s: f64, workers: usize) -> Opti
     Some([time(at(0.1).min(mean)), time(mean), time(at(0.9).max(mean))])
 }
 
+/// A time that is left, where no more than `limit` bytes a second may move.
+pub fn not_faster(left_s: [f64; 3], bytes: u64, limit: Option<f64>) -> [f64; 3] {
+    let least_s = limit.map_or(0.0, |limit| bytes as f64 / limit.max(1.0));
+    left_s.map(|time_s| time_s.max(least_s))
+}
+
 /// Hosts whose shards took at least twice as long for what was predicted as those of the median
 /// host.
 pub fn slow(done: &[ShardTime]) -> Vec<(String, f64)> {
@@ -208,6 +228,8 @@ fn ratio(shard: &ShardTime) -> Option<f64> {
 /// Fewer say nothing.
 const SHARDS_MIN: usize = 3;
 const SLOW_FACTOR: f64 = 2.0;
+/// A limit binds whoever comes so near to it.
+const LIMITED: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {
@@ -234,6 +256,21 @@ mod tests {
         for (waits, expect) in cases {
             assert_eq!(waits.held_back_by(), expect, "{waits:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_holds_back_who_comes_near_to_it() {
+        let waits = Waits { copying_s: 10.0, source_s: 30.0, ..Waits::default() };
+        let cases = [
+            (900, Some(100.0), HeldBackBy::Limit),
+            (800, Some(100.0), HeldBackBy::Source),
+            (900, None, HeldBackBy::Source),
+        ];
+        for (bytes, limit, expect) in cases {
+            assert_eq!(waits.held_back(bytes, limit), expect, "{bytes} {limit:?}");
+        }
+        let idle = Waits { idle_s: 99.0, ..waits };
+        assert_eq!(idle.held_back(900, Some(100.0)), HeldBackBy::NoShard);
     }
 
     #[test]

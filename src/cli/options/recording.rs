@@ -331,7 +331,7 @@ pub(crate) static HTML: CliOption<PathBuf> = CliOption {
     help: "Write the report to this file, as a web page that loads nothing",
     more: "An existing file is not replaced.",
     group: Group::Recording,
-    commands: REPORT,
+    commands: &[CommandId::Report, CommandId::SpreadReport],
 };
 
 pub(crate) static SVG: CliOption<PathBuf> = CliOption {

@@ -51,7 +51,8 @@ const QUIET_TOO: &[CommandId] = &[
 ];
 const WATCHED: &[CommandId] =
     &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
-const WITH_A_PAGE: &[CommandId] = &[CommandId::Copy, CommandId::Sweep];
+const WITH_A_PAGE: &[CommandId] =
+    &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
 const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::NetTest];
 
 /// In the order of `--help`.

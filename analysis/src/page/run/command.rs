@@ -118,7 +118,7 @@ fn line(record: &Record) -> String {
 }
 
 /// A word as a shell takes it back; what would hide or reverse text is spelled out.
-fn quoted(word: &str) -> String {
+pub(in crate::page) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_string();

@@ -1,0 +1,187 @@
+//! How a job went: which worker had which shard from when to when, and what became of it, from the
+//! logs of its workers.
+
+use std::collections::BTreeMap;
+
+use super::Claim;
+use super::overview::Overview;
+
+/// All that is known of how a job went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobHistory {
+    pub overview: Overview,
+    pub began_unix_s: f64,
+    /// Its end, or now.
+    pub until_s: f64,
+    pub version: String,
+    pub sources: Vec<String>,
+    pub target: String,
+    /// Where its workers run, as typed.
+    pub on: String,
+    pub command: Vec<String>,
+    /// What all workers together may move.
+    pub limit_bytes_per_s: Option<f64>,
+    /// In the order of time.
+    pub log: Vec<Happened>,
+    pub finished: BTreeMap<Claim, Finished>,
+    /// Why files were not copied, each with its name.
+    pub failures: Vec<String>,
+}
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happened {
+    /// Since the job began.
+    pub at_s: f64,
+    pub who: String,
+    pub what: String,
+    pub claim: Option<Claim>,
+    pub why: String,
+}
+
+/// A shard that is done, by its receipt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finished {
+    pub host: String,
+    /// What this attempt moved.
+    pub bytes: u64,
+}
+
+/// One worker with one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    pub worker: String,
+    pub claim: Claim,
+    pub from_s: f64,
+    pub to_s: f64,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// Taken away from a worker that was lost, or that was taken for lost.
+    Lost,
+    /// The worker gave it back, as it was stopped or could not go on.
+    GivenBack,
+    UnderWay,
+}
+
+/// The attempts in the order of their beginnings. Logs have the clocks of their hosts: an end that
+/// another host tells may seem to be before its beginning, and is put there.
+pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
+    let mut open: BTreeMap<Claim, Attempt> = BTreeMap::new();
+    let mut over: Vec<Attempt> = Vec::new();
+    for line in log {
+        let Some(claim) = line.claim else { continue };
+        let outcome = match line.what.as_str() {
+            "claims" => {
+                let (worker, from_s) = (line.who.clone(), line.at_s);
+                let outcome = Outcome::UnderWay;
+                open.insert(claim, Attempt { worker, claim, from_s, to_s: until_s, outcome });
+                continue;
+            }
+            "finishes" => Outcome::Done,
+            "releases" => Outcome::GivenBack,
+            "takes away" | "has lost" => Outcome::Lost,
+            _ => continue,
+        };
+        if let Some(attempt) = open.remove(&claim) {
+            over.push(Attempt { to_s: line.at_s.max(attempt.from_s), outcome, ..attempt });
+        }
+    }
+    over.extend(
+        open.into_values().map(|attempt| Attempt { to_s: until_s.max(attempt.from_s), ..attempt }),
+    );
+    over.sort_by(|a, b| {
+        (a.from_s, a.claim).partial_cmp(&(b.from_s, b.claim)).unwrap_or(a.claim.cmp(&b.claim))
+    });
+    over
+}
+
+/// The rate of each host in equal spans of time, in bytes a second. The bytes of a shard are spread
+/// evenly over the time that it took.
+pub fn rates(
+    attempts: &[Attempt],
+    finished: &BTreeMap<Claim, Finished>,
+    until_s: f64,
+    spans: usize,
+) -> BTreeMap<String, Vec<f64>> {
+    let span_s = until_s / spans.max(1) as f64;
+    let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for attempt in attempts.iter().filter(|attempt| attempt.outcome == Outcome::Done) {
+        let Some(done) = finished.get(&attempt.claim) else { continue };
+        let of_host = rates.entry(done.host.clone()).or_insert_with(|| vec![0.0; spans]);
+        // Of an instant too.
+        let took_s = (attempt.to_s - attempt.from_s).max(span_s * 1e-3);
+        for (place, rate) in of_host.iter_mut().enumerate() {
+            let (from_s, to_s) = (place as f64 * span_s, (place + 1) as f64 * span_s);
+            let both_s = to_s.min(attempt.from_s + took_s) - from_s.max(attempt.from_s);
+            if both_s > 0.0 {
+                *rate += done.bytes as f64 * both_s / took_s / span_s;
+            }
+        }
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(at_s: f64, who: &str, what: &str, shard: u32, attempt: u32) -> Happened {
+        let claim = Some(Claim { shard, attempt });
+        Happened { at_s, who: who.into(), what: what.into(), claim, why: String::new() }
+    }
+
+    #[test]
+    fn what_became_of_each_attempt() {
+        let log = [
+            line(0.0, "a", "claims", 1, 1),
+            line(0.5, "b", "claims", 2, 1),
+            line(1.0, "a", "finishes", 1, 1),
+            line(3.0, "a", "takes away", 2, 1),
+            line(3.1, "a", "claims", 2, 2),
+            // It wakes up.
+            line(3.2, "b", "has lost", 2, 1),
+            line(4.0, "b", "claims", 3, 1),
+            line(5.0, "b", "releases", 3, 1),
+            // Another clock.
+            line(9.0, "c", "claims", 4, 1),
+            line(8.0, "a", "takes away", 4, 1),
+        ];
+        let found: Vec<(u32, f64, f64, Outcome)> = attempts(&log, 10.0)
+            .into_iter()
+            .map(|of| (of.claim.shard, of.from_s, of.to_s, of.outcome))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (1, 0.0, 1.0, Outcome::Done),
+                (2, 0.5, 3.0, Outcome::Lost),
+                (2, 3.1, 10.0, Outcome::UnderWay),
+                (3, 4.0, 5.0, Outcome::GivenBack),
+                (4, 9.0, 9.0, Outcome::Lost),
+            ]
+        );
+    }
+
+    /// All bytes are in the rates, and none twice.
+    #[test]
+    fn rates_have_all_bytes() {
+        let log = [
+            line(0.0, "a", "claims", 1, 1),
+            line(2.5, "a", "finishes", 1, 1),
+            line(1.0, "b", "claims", 2, 1),
+            line(1.0, "b", "finishes", 2, 1),
+        ];
+        let done = |shard, host: &str, bytes| {
+            (Claim { shard, attempt: 1 }, Finished { host: host.into(), bytes })
+        };
+        let finished = [done(1, "x", 1000), done(2, "y", 70)].into();
+        let rates = rates(&attempts(&log, 4.0), &finished, 4.0, 8);
+        let sum = |host: &str| rates[host].iter().sum::<f64>() * 0.5;
+        assert!((sum("x") - 1000.0).abs() < 1e-6 && (sum("y") - 70.0).abs() < 1e-6, "{rates:?}");
+        assert_eq!(rates["x"][0], 400.0);
+    }
+}
