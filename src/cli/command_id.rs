@@ -247,9 +247,7 @@ impl CommandId {
             }
             CommandId::Peer => "The far side of a copy, started over ssh; internal",
             CommandId::Probe => "The host probe: reads counters during a measurement; internal",
-            CommandId::SpreadFar => {
-                "The far end of a job over many nodes, started over ssh; internal"
-            }
+            CommandId::SpreadFar => "The far end of a spread, started over ssh; internal",
             CommandId::SubmittedCopy => "Runs a submitted copy, started by Slurm; internal",
             CommandId::Man => "Print the man page of the program, or of a command",
             CommandId::Completions => "Print a shell's completions",

@@ -43,7 +43,7 @@ impl From<&Path> for Name {
 
 /// Where a job's files go, and how what it has there is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct DestinationFolder {
     pub folder: Name,
     /// Of the job.
     pub id: String,
@@ -83,11 +83,11 @@ impl Spot {
     }
 }
 
-impl Place {
-    pub fn of(folder: &JobFolder) -> Place {
+impl DestinationFolder {
+    pub fn of(folder: &JobFolder) -> DestinationFolder {
         let manifest = &folder.manifest;
         let (id, token) = (manifest.id.clone(), manifest.token.clone());
-        Place { folder: Name::from(&*folder.destination), id, token }
+        DestinationFolder { folder: Name::from(&*folder.destination), id, token }
     }
 
     pub fn destination(&self) -> PathBuf {
@@ -203,7 +203,7 @@ pub enum Linked {
 /// A destination, as one process reaches it.
 #[derive(Debug)]
 pub enum Destination {
-    Here(Place),
+    Here(DestinationFolder),
     Far(Box<Far>),
 }
 
@@ -211,8 +211,13 @@ impl Destination {
     /// That of a job, for a worker of this name.
     pub fn of(folder: &JobFolder, worker: &str, ssh: Option<&[String]>) -> Destination {
         match &folder.manifest.far {
-            Some(far) => Destination::Far(Box::new(Far::new(Place::of(folder), far, worker, ssh))),
-            None => Destination::Here(Place::of(folder)),
+            Some(far) => Destination::Far(Box::new(Far::new(
+                DestinationFolder::of(folder),
+                far,
+                worker,
+                ssh,
+            ))),
+            None => Destination::Here(DestinationFolder::of(folder)),
         }
     }
 
@@ -223,7 +228,7 @@ impl Destination {
         }
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DestinationFolder {
         match self {
             Destination::Here(place) => place,
             Destination::Far(far) => far.place(),
@@ -231,7 +236,7 @@ impl Destination {
     }
 
     /// The same destination, by its path from the root and with the job's own id.
-    pub(super) fn move_to(&mut self, to: Place) {
+    pub(super) fn move_to(&mut self, to: DestinationFolder) {
         match self {
             Destination::Here(place) => *place = to,
             Destination::Far(far) => far.move_to(to),

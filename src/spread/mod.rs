@@ -25,7 +25,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::destination::far::{Far, News};
-use self::destination::{Destination, Name, Place, Reply, Step, strange};
+use self::destination::{Destination, DestinationFolder, Name, Reply, Step, strange};
 use self::folder::{JobFolder, random_hex};
 use self::launcher::Launcher;
 use self::launcher::local::Local;
@@ -130,8 +130,11 @@ pub struct SpreadOrder {
 /// Makes the job folder, and takes the destination. With what is to be told of far hosts.
 pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
     let sources = sources(&order.sources)?;
-    let mut place =
-        Place { folder: Name::from(&*order.target), id: random_hex(8)?, token: random_hex(16)? };
+    let mut place = DestinationFolder {
+        folder: Name::from(&*order.target),
+        id: random_hex(8)?,
+        token: random_hex(16)?,
+    };
     let mut at = match &order.far {
         Some(far) => {
             let far = Far::new(place.clone(), far, "", order.ssh.as_deref());

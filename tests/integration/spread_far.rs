@@ -1,4 +1,4 @@
-//! `datapump spread` to far hosts that all see the destination: real sshds on two ports of loopback.
+//! `datapump spread` to far hosts that all see the destination: real sshds on two ports.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::serving::{Asked, MARK, PROGRAM, Said, WORD, line, say};
-use super::{Place, Reply, Step};
+use super::serving::{Asked, MARK, PROGRAM, Response, WORD, line, say};
+use super::{DestinationFolder, Reply, Step};
 use crate::spread::launcher::ssh;
 use crate::spread::records::FarHosts;
 use analysis::shards::far::order;
@@ -20,7 +20,7 @@ use mover::remote::launch::{Launch, Launched, Login};
 /// The far hosts of a job, in one worker's order.
 #[derive(Debug)]
 pub struct Far {
-    place: Place,
+    place: DestinationFolder,
     hosts: Vec<String>,
     /// Which of them is used.
     at: usize,
@@ -40,7 +40,12 @@ pub enum News {
 }
 
 impl Far {
-    pub fn new(place: Place, far: &FarHosts, worker: &str, ssh: Option<&[String]>) -> Far {
+    pub fn new(
+        place: DestinationFolder,
+        far: &FarHosts,
+        worker: &str,
+        ssh: Option<&[String]>,
+    ) -> Far {
         let order = order(worker, far.hosts.len());
         let hosts = order.into_iter().map(|number| far.hosts[number].clone()).collect();
         // Where one is lost another is used, and not the same again.
@@ -60,11 +65,11 @@ impl Far {
         Far { is_taken: false, ..self }
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &DestinationFolder {
         &self.place
     }
 
-    pub(super) fn move_to(&mut self, place: Place) {
+    pub(super) fn move_to(&mut self, place: DestinationFolder) {
         self.place = place;
     }
 
@@ -103,12 +108,12 @@ impl Far {
         let mut refused = Vec::new();
         for _ in 0..self.hosts.len() {
             match self.try_step(step) {
-                Ok(Said::Reply(reply)) => return Ok(reply),
-                Ok(Said::Failed { code, why }) => {
+                Ok(Response::Reply(reply)) => return Ok(reply),
+                Ok(Response::Failed { code, why }) => {
                     let class = Class::from_code(code).unwrap_or(Class::Local);
                     return Err(Fault::new(class, format!("{}: {why}", self.host())));
                 }
-                Ok(Said::Greeting { .. }) => {
+                Ok(Response::Greeting { .. }) => {
                     self.session = None;
                     return Err(Fault::peer(format!("{} greets in between", self.host())));
                 }
@@ -122,7 +127,7 @@ impl Far {
         Err(none_left(refused))
     }
 
-    fn try_step(&mut self, step: &Step) -> Result<Said, Fault> {
+    fn try_step(&mut self, step: &Step) -> Result<Response, Fault> {
         if self.session.is_none() {
             let session = self.log_in(&self.hosts[self.at])?;
             self.news.push(News::LoggedIn(self.host().to_string()));
@@ -144,7 +149,7 @@ impl Far {
         }
         let asked = Asked { place: self.place.clone(), step: Step::IsTaken };
         match session.ask(&asked).map_err(|why| session.explain(host, &why))? {
-            Said::Reply(Reply::Yes) => Ok(session),
+            Response::Reply(Reply::Yes) => Ok(session),
             _ => Err(Fault::usage(format!(
                 "the destination that {host} sees as '{}' is not that of the job: all far hosts \
                  must see the same storage under this path, or be left out",
@@ -225,7 +230,7 @@ impl Session {
         for _ in 0..NOISE_LINES_MAX {
             match self.lines.recv_timeout(GREETS_WITHIN) {
                 Ok(line) if line.trim_ascii_end() == MARK.as_bytes() => match self.said()? {
-                    Said::Greeting { program } if program == PROGRAM => return Ok(()),
+                    Response::Greeting { program } if program == PROGRAM => return Ok(()),
                     other => return Err(format!("this is {PROGRAM}, and there is {other:?}")),
                 },
                 Ok(_) => {}
@@ -236,13 +241,13 @@ impl Session {
         Err("another program answers".to_string())
     }
 
-    fn ask(&mut self, asked: &Asked) -> Result<Said, String> {
+    fn ask(&mut self, asked: &Asked) -> Result<Response, String> {
         let input = self.input.as_mut().ok_or(ENDED)?;
         say(input, asked).map_err(|why: io::Error| why.to_string())?;
         self.said()
     }
 
-    fn said(&mut self) -> Result<Said, String> {
+    fn said(&mut self) -> Result<Response, String> {
         // ssh itself sees that the host is lost; a step may take as long as its storage does.
         let line = self.lines.recv().map_err(|_| ENDED)?;
         serde_json::from_slice(&line).map_err(|why| format!("its answer makes no sense: {why}"))

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-use super::{FolderLook, Found, Linked, Name, Place, Reply, Spot, Step};
+use super::{DestinationFolder, FolderLook, Found, Linked, Name, Reply, Spot, Step};
 use crate::spread::folder::{make_private, replace};
 use analysis::shards::names;
 use base::fault::Fault;
 
-pub(super) fn carry_out(place: &Place, step: &Step) -> Result<Reply, Fault> {
+pub(super) fn carry_out(place: &DestinationFolder, step: &Step) -> Result<Reply, Fault> {
     match step {
         Step::Prepare => prepare(place),
         Step::Take { job } => take(place, job),
@@ -51,7 +51,7 @@ pub(super) fn carry_out(place: &Place, step: &Step) -> Result<Reply, Fault> {
     }
 }
 
-fn prepare(place: &Place) -> Result<Reply, Fault> {
+fn prepare(place: &DestinationFolder) -> Result<Reply, Fault> {
     let target = &place.destination();
     let was_empty = match fs::metadata(target) {
         Ok(found) if !found.is_dir() => Err(Fault::usage(format!(
@@ -73,7 +73,7 @@ fn prepare(place: &Place) -> Result<Reply, Fault> {
     Ok(Reply::Prepared { folder: Name::from(&*real), was_empty })
 }
 
-fn take(place: &Place, job: &str) -> Result<Reply, Fault> {
+fn take(place: &DestinationFolder, job: &str) -> Result<Reply, Fault> {
     let holder = place.holder();
     match DirBuilder::new().mode(0o700).create(&holder) {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
@@ -93,7 +93,7 @@ fn take(place: &Place, job: &str) -> Result<Reply, Fault> {
     replace(&place.staging(), "token", place.token.as_bytes()).map(|()| Reply::Done)
 }
 
-fn is_taken(place: &Place) -> Reply {
+fn is_taken(place: &DestinationFolder) -> Reply {
     let token = fs::read_to_string(place.staging().join("token")).unwrap_or_default();
     if token == place.token { Reply::Yes } else { Reply::No }
 }
@@ -169,7 +169,7 @@ fn digest(path: &Path) -> Result<Option<String>, Fault> {
 }
 
 /// The one step that makes a file appear. It never replaces one.
-fn link(place: &Place, staged: &Spot, name: &Spot) -> Result<Linked, Fault> {
+fn link(place: &DestinationFolder, staged: &Spot, name: &Spot) -> Result<Linked, Fault> {
     let (staged, path) = (place.path(staged), place.path(name));
     let link = || rustix::fs::linkat(CWD, &staged, CWD, &path, AtFlags::empty());
     let linked = match link() {
@@ -207,13 +207,13 @@ pub(in crate::spread) fn sync_folder(folder: &Path) -> Result<(), Fault> {
     synced.map_err(|why| Fault::write("sync", folder, &why))
 }
 
-fn make_folder(place: &Place, name: &Name) -> Result<(), Fault> {
+fn make_folder(place: &DestinationFolder, name: &Name) -> Result<(), Fault> {
     let path = place.path(&Spot::Final(name.clone()));
     let made = DirBuilder::new().recursive(true).mode(0o777).create(&path);
     made.map_err(|why| Fault::write("make", &path, &why))
 }
 
-fn set_folder(place: &Place, folder: &FolderLook) -> Result<(), Fault> {
+fn set_folder(place: &DestinationFolder, folder: &FolderLook) -> Result<(), Fault> {
     let path = place.path(&Spot::Final(folder.name.clone()));
     let fault = |why: io::Error| Fault::write("set mode and time of", &path, &why);
     fs::set_permissions(&path, Permissions::from_mode(folder.mode & 0o777)).map_err(fault)?;
@@ -233,7 +233,7 @@ fn list_staging(staging: &Path) -> Result<Option<Vec<String>>, Fault> {
 }
 
 /// A worker that has the shard still can commit nothing any more.
-fn fence(place: &Place, shard: u32) -> Result<Reply, Fault> {
+fn fence(place: &DestinationFolder, shard: u32) -> Result<Reply, Fault> {
     for name in list_staging(&place.staging())?.unwrap_or_default() {
         let path = place.staging().join(&name);
         let is_of_it = names::parse_open(&name).is_some_and(|(of, _)| of == shard);
@@ -246,7 +246,7 @@ fn fence(place: &Place, shard: u32) -> Result<Reply, Fault> {
     Ok(Reply::Done)
 }
 
-fn leave(place: &Place) -> Result<Reply, Fault> {
+fn leave(place: &DestinationFolder) -> Result<Reply, Fault> {
     let holder = place.holder();
     match fs::remove_dir_all(&holder) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => {

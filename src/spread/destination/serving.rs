@@ -5,20 +5,20 @@ use std::io::{self, BufRead, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Reply, Step, here};
+use super::{DestinationFolder, Reply, Step, here};
 use base::fault::{Class, Fault};
 
 /// What a worker asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
-    pub place: Place,
+    pub place: DestinationFolder,
     pub step: Step,
 }
 
 /// What it is answered.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum Response {
     Greeting { program: String },
     Reply(Reply),
     Failed { code: u8, why: String },
@@ -40,15 +40,15 @@ pub fn main() -> u8 {
 
 fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "\n{MARK}")?;
-    say(output, &Said::Greeting { program: PROGRAM.to_string() })?;
+    say(output, &Response::Greeting { program: PROGRAM.to_string() })?;
     while let Some(line) = line(input)? {
         let done = match serde_json::from_slice::<Asked>(&line) {
             Ok(Asked { place, step }) => here::carry_out(&place, &step),
             Err(why) => Err(Fault::peer(format!("this is no step of a spread: {why}"))),
         };
         let said = match done {
-            Ok(reply) => Said::Reply(reply),
-            Err(fault) => Said::Failed { code: fault.class.exit_code(), why: fault.text },
+            Ok(reply) => Response::Reply(reply),
+            Err(fault) => Response::Failed { code: fault.class.exit_code(), why: fault.text },
         };
         say(output, &said)?;
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn steps_arrive_as_they_are_asked() {
         let scratch = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = DestinationFolder {
             folder: Name::from(scratch.path()),
             id: "1f".to_string(),
             token: "2e".to_string(),
@@ -115,7 +115,7 @@ mod tests {
         );
         assert_eq!((&*before[0], &*before[1]), ("", MARK));
         let reply = |line: &String| match serde_json::from_str(line).unwrap() {
-            Said::Reply(reply) => reply,
+            Response::Reply(reply) => reply,
             other => panic!("{other:?}"),
         };
         let replies: Vec<Reply> = before[3..].iter().map(reply).collect();

@@ -14,8 +14,8 @@ pub(crate) fn ssh_command() -> String {
     format!("ssh -F {}", SSHD.config.display())
 }
 
-/// What `--ssh` takes so that `far:` is the private sshd, `far2:` another with keys and a port of its
-/// own, and `refused:` a port where nobody listens.
+/// What `--ssh` takes so that `far:` is the private sshd, `far2:` another with keys and a port of
+/// its own, and `refused:` a port where nobody listens.
 pub(crate) fn ssh_command_to_hosts(folder: &Path) -> String {
     let config = folder.join("hosts-config");
     let refused = format!("Host refused\n HostName 127.0.0.1\n Port {}\n", closed_port());
