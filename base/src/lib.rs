@@ -16,5 +16,6 @@ pub mod packed;
 pub mod path;
 pub mod schedule;
 pub mod settings;
+pub mod store_times;
 pub mod tally;
 pub mod units;

@@ -14,6 +14,7 @@ use crate::metadata::{self, Posix};
 use crate::reading::{self, Reading, Seen};
 use crate::refusal;
 use crate::signing::encode;
+use crate::tags;
 use crate::upload::{self, Upload};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
@@ -545,12 +546,14 @@ fn status_of(kind: StatusKind, size: u64, mtime: Mtime, mode: u32) -> Status {
     Status { kind, size, mtime, mode, owner: (0, 0), inode: (0, 0), allocated_bytes: size }
 }
 
-/// What an object is, as its bytes say; where the store has no checksum of them, as its tag does,
-/// which nothing that was written is known by.
+/// What an object is, as its bytes say; where the store has no checksum of them, as its tag does.
+/// By a tag that does not follow from its bytes nothing that was written is known.
 fn status_of_object(kind: StatusKind, seen: &Seen, mode: u32) -> Status {
-    let device = if seen.sum.is_some() { OBJECT_DEVICE } else { 0 };
-    let number = seen.sum.unwrap_or_else(|| checksum::of(seen.tag.as_bytes()));
-    Status { inode: (device, number), ..status_of(kind, seen.size, seen.mtime, mode) }
+    let inode = match seen.sum.or_else(|| tags::number_of_parts(&seen.tag)) {
+        Some(number) => (OBJECT_DEVICE, number),
+        None => (0, checksum::of(seen.tag.as_bytes())),
+    };
+    Status { inode, ..status_of(kind, seen.size, seen.mtime, mode) }
 }
 
 const KEY_BYTES_MAX: usize = 1024;

@@ -12,13 +12,14 @@ use rustls::ClientConfig;
 use crate::addresses::Addresses;
 use crate::answers::Element;
 use crate::checksum;
-use crate::connection::{Connection, Head, SILENT_MAX};
+use crate::connection::{Connection, Head, SILENT_MAX, Spent};
 use crate::credentials::{self, Found};
 use crate::refusal::{Refusal, fault_of};
 use crate::settings::{Endpoint, Options, Surroundings, check_bucket};
 use crate::signing::{self, Keys, Payload, Unsigned};
 use crate::trust;
 use base::fault::{Class, Fault};
+use base::store_times::StoreTimes;
 use base::units::Nanos;
 use mover::io::clock;
 
@@ -49,10 +50,21 @@ pub(crate) enum Into<'a> {
     Text,
 }
 
+impl Into<'_> {
+    /// Bytes that a good answer has.
+    fn len(&self) -> usize {
+        match self {
+            Into::Exactly(bytes) | Into::Summed(bytes) | Into::Small(bytes) => bytes.len(),
+            Into::Text => 0,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub head: Head,
     pub text: String,
+    pub spent: Spent,
     /// CRC-64/NVME of the body, where that was asked for.
     pub crc64: Option<u64>,
 }
@@ -95,6 +107,7 @@ pub(crate) struct Client {
     answered: AtomicBool,
     /// What the store refuses for all requests: the next one is not asked.
     refused: OnceLock<Fault>,
+    times: Mutex<StoreTimes>,
 }
 
 impl Client {
@@ -118,6 +131,7 @@ impl Client {
             addresses: Addresses::default(),
             answered: AtomicBool::new(false),
             refused: OnceLock::new(),
+            times: Mutex::default(),
         })
     }
 
@@ -129,18 +143,23 @@ impl Client {
             if let Some(fault) = self.refused.get() {
                 return Err(Trouble::Lost(fault.clone()));
             }
+            let tried_at = clock::now();
             let tried = self.try_once(call, &mut into);
-            let why = match tried {
-                Ok(answer) if answer.head.status < 300 => return Ok(answer),
+            let (why, fewer) = match tried {
+                Ok(answer) if answer.head.status < 300 => {
+                    self.note_answered(call, &answer, into.len());
+                    return Ok(answer);
+                }
                 Ok(answer) => {
                     let refusal = Refusal::of(&answer);
-                    match refusal.is_passing() {
-                        true => refusal.told(),
-                        false => return Err(Trouble::Refused(self.note(call, refusal))),
+                    if !refusal.is_passing() {
+                        self.note_answered(call, &answer, 0);
+                        return Err(Trouble::Refused(self.note(call, refusal)));
                     }
+                    (refusal.told(), refusal.asks_for_fewer())
                 }
                 Err(Failure::Fault(fault)) => return Err(Trouble::Lost(fault)),
-                Err(Failure::Io(error)) => error.to_string(),
+                Err(Failure::Io(error)) => (error.to_string(), false),
             };
             tries += 1;
             let most = if self.answered.load(Relaxed) { TRIES_MAX } else { FIRST_TRIES_MAX };
@@ -151,6 +170,30 @@ impl Client {
                 return Err(Trouble::Lost(Fault::new(Class::Unreachable, text)));
             }
             std::thread::sleep(pause(tries));
+            self.note_again(fewer, clock::now().since(tried_at));
+        }
+    }
+
+    /// What all requests have taken so far.
+    pub(crate) fn times(&self) -> StoreTimes {
+        *lock(&self.times)
+    }
+
+    fn note_answered(&self, call: &Call<'_>, answer: &Answer, received: usize) {
+        let mut times = lock(&self.times);
+        times.requests += 1;
+        times.body_bytes += (call.body.len() + received) as u64;
+        times.sending += answer.spent.sending;
+        times.first_byte += answer.spent.first_byte;
+        times.receiving += answer.spent.receiving;
+    }
+
+    /// A try that failed took so long, with the pause after it.
+    fn note_again(&self, fewer: bool, took: Nanos) {
+        let mut times = lock(&self.times);
+        match fewer {
+            true => (times.slow_downs, times.slowed) = (times.slow_downs + 1, times.slowed + took),
+            false => (times.failures, times.failing) = (times.failures + 1, times.failing + took),
         }
     }
 
@@ -187,7 +230,9 @@ impl Client {
         let _permit = Permit::take(self);
         let (host, base) = self.endpoint.host_and_base(call.bucket);
         let path = format!("{base}/{}", signing::encode(call.key, b"/"));
+        let signing = clock::thread_cpu();
         let head = self.signed(call, &host, &path)?;
+        lock(&self.times).signing += clock::thread_cpu() - signing;
         if let Some(mut connection) = self.idle_to(&host) {
             match self.exchange(&mut connection, &head, call, into) {
                 Ok(answer) => return Ok(self.keep(host, connection, answer)),
@@ -199,15 +244,18 @@ impl Client {
         let (address, wait) = self.addresses.next(&host, self.endpoint.port, clock::now())?;
         if wait > Nanos(0) {
             std::thread::sleep(wait.into());
+            lock(&self.times).slowed += wait;
         }
         let name =
             host.rsplit_once(':').map_or(&host[..], |(name, port)| match port.parse::<u16>() {
                 Ok(_) => name,
                 Err(_) => &host[..],
             });
+        let connecting = clock::now();
         let mut connection = Connection::open(address, name, (self.tls.as_ref(), self.silent_max))
             .inspect_err(|_| self.addresses.note(address, false, clock::now()))
             .map_err(|error| cannot_connect(&self.endpoint.host, &error))?;
+        lock(&self.times).connecting += clock::now().since(connecting);
         let answer = self.exchange(&mut connection, &head, call, into);
         match answer {
             Ok(answer) => Ok(self.keep(host, connection, answer)),
@@ -225,9 +273,10 @@ impl Client {
         call: &Call<'_>,
         into: &mut Into<'_>,
     ) -> io::Result<Answer> {
-        let head = connection.ask(head, call.body, call.method)?;
+        let (head, spent) = connection.ask(head, call.body, call.method)?;
         self.answered.store(true, Relaxed);
-        let mut answer = Answer { head, ..Answer::default() };
+        let mut answer = Answer { head, spent, ..Answer::default() };
+        let receiving = clock::now();
         let is_well = !matches!(answer.head.status, 429 | 503);
         self.addresses.note(connection.address, is_well, clock::now());
         match into {
@@ -244,6 +293,7 @@ impl Client {
                 answer.text = text(connection)?
             }
         }
+        answer.spent.receiving = clock::now().since(receiving);
         Ok(answer)
     }
 

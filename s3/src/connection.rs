@@ -11,6 +11,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
+use base::units::Nanos;
+use mover::io::clock;
+
 /// How long a store may be silent.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -54,6 +57,15 @@ pub(crate) struct Head {
     pub headers: Vec<(String, String)>,
 }
 
+/// What a request took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub sending: Nanos,
+    /// From its last byte to the head of its answer.
+    pub first_byte: Nanos,
+    pub receiving: Nanos,
+}
+
 impl Head {
     /// A header; empty where there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
@@ -90,12 +102,22 @@ impl Connection {
     }
 
     /// Sends a request and receives the first part of its answer.
-    pub(crate) fn ask(&mut self, head: &str, body: &[u8], method: &str) -> io::Result<Head> {
+    pub(crate) fn ask(
+        &mut self,
+        head: &str,
+        body: &[u8],
+        method: &str,
+    ) -> io::Result<(Head, Spent)> {
+        let began = clock::now();
         let sent = self.send(head.as_bytes(), body);
+        let waiting = clock::now();
+        let sending = waiting.since(began);
         // A store that refuses may answer, and close, before it has read everything.
         self.ends |= sent.is_err();
-        match (self.head(method), sent) {
-            (Ok(head), _) => Ok(head),
+        let answered = self.head(method);
+        let first_byte = clock::now().since(waiting);
+        match (answered, sent) {
+            (Ok(head), _) => Ok((head, Spent { sending, first_byte, receiving: Nanos(0) })),
             (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
         }
     }

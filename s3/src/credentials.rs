@@ -162,7 +162,7 @@ fn get(url: &str, method: &str, header: &str) -> std::io::Result<String> {
     let mut connection = Connection::open(address, host, (None, THERE_WITHIN))?;
     let head =
         format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{header}\r\n");
-    let answer = connection.ask(&head, b"", method)?;
+    let (answer, _) = connection.ask(&head, b"", method)?;
     let mut text = String::new();
     Body(&mut connection).take(64 << 10).read_to_string(&mut text)?;
     match answer.status {

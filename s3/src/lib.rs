@@ -17,6 +17,7 @@ mod reading;
 mod refusal;
 mod settings;
 mod signing;
+mod tags;
 mod trust;
 mod upload;
 
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
+use base::store_times::StoreTimes;
 use mover::io::store::{Store, Stores};
 
 use crate::bucket::Bucket;
@@ -60,6 +62,11 @@ impl S3 {
                 Cleaned { failed: 1, ..Cleaned::default() }
             }
         }
+    }
+
+    /// What all requests have taken so far.
+    pub fn times(&self) -> StoreTimes {
+        lock(&self.client).as_ref().map(|client| client.times()).unwrap_or_default()
     }
 
     fn client(&self) -> Result<Arc<Client>, Fault> {

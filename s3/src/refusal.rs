@@ -36,6 +36,11 @@ impl Refusal {
         is_passing || codes.contains(&&self.code[..]) || self.status == 409 && self.is_conflict()
     }
 
+    /// The store can do it, and wants fewer requests.
+    pub(crate) fn asks_for_fewer(&self) -> bool {
+        matches!(self.status, 429 | 503) || self.code == "SlowDown"
+    }
+
     fn is_conflict(&self) -> bool {
         ["OperationAborted", "ConditionalRequestConflict"].contains(&&self.code[..])
     }
@@ -177,7 +182,10 @@ mod tests {
             (429, ""),
             (409, "OperationAborted"),
         ] {
-            assert!(refusal(status, code, &[]).is_passing(), "{status} {code}");
+            let refusal = refusal(status, code, &[]);
+            assert!(refusal.is_passing(), "{status} {code}");
+            let fewer = matches!(status, 429 | 503);
+            assert_eq!(refusal.asks_for_fewer(), fewer, "{status} {code}");
         }
         assert!(!refusal(409, "BucketNotEmpty", &[]).is_passing());
     }

@@ -11,6 +11,7 @@ use crate::client::{Answer, Call, Client, Into, Trouble, lock};
 use crate::metadata;
 use crate::reading;
 use crate::refusal::{self, Refusal};
+use crate::tags;
 use base::fault::{Class, Fault};
 use mover::io::store::{self, NewObject, Object, UploadedPart};
 use mover::io::volume::{Mtime, Replace};
@@ -99,7 +100,12 @@ impl Upload {
         let tag = answer.head.get("etag").to_string();
         let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
         if told.is_some_and(|told| told != sum) {
-            return Err(self.corrupt("a part"));
+            let url = self.url();
+            let text = format!(
+                "'{url}': a part has another checksum in the store than it was sent with: suspect \
+                 the store, or what is in front of it"
+            );
+            return Err(Fault::new(Class::Corrupt, text));
         }
         let mut state = lock(&self.state);
         state.add(at, UploadedPart { len: bytes.len() as u64, sum, tag });
@@ -173,19 +179,19 @@ impl Upload {
         let (query, body) = (&[("uploadId", &id[..])], body.as_bytes());
         let call = Call { method: "POST", query, headers, body, ..self.call() };
         let answered = self.client.call(&call, Into::Text).and_then(|answer| refused_late(&answer));
-        let bytes = state.bytes;
+        let (bytes, tag) = (state.bytes, state.tag());
         drop(state);
         match answered {
             Ok(document) => match document.get("ChecksumCRC64NVME") {
                 "" => self.appears((bytes, sum)),
                 told if checksum::read(told) == Some(sum) => Ok(true),
                 told if told.contains('-') => Ok(false),
-                _ => Err(self.corrupt("it")),
+                _ => Err(self.withdrawn()),
             },
             // The store has carried out an earlier try, whose answer was lost, or an earlier run's
             // request; or somebody has removed the upload.
             Err(Trouble::Refused(refusal)) if is_perhaps_there(&refusal) => {
-                match self.is_completed(&refusal, (bytes, sum)) {
+                match self.is_completed(&refusal, (bytes, sum, tag)) {
                     true => {
                         self.abort(); // of another upload the parts would stay
                         Ok(true)
@@ -199,8 +205,8 @@ impl Upload {
 
     /// After a completion that was refused: true where the object is there as it was written. A
     /// store that has no upload any more may still be making the object.
-    fn is_completed(&self, refusal: &Refusal, object: (u64, u64)) -> bool {
-        let is_there = || is_there(&self.client, (&self.bucket, &self.key), object);
+    fn is_completed(&self, refusal: &Refusal, object: (u64, u64, Option<String>)) -> bool {
+        let is_there = || is_there(&self.client, (&self.bucket, &self.key), &object);
         match refusal.status {
             412 => is_there(),
             _ => self.client.wait_for(|| is_there().then_some(())).is_some(),
@@ -224,11 +230,11 @@ impl Upload {
                 Err(Fault::new(Class::Peer, text))
             }
             Some(None) => Ok(false),
-            Some(Some(seen)) if seen.size != bytes => Err(self.corrupt("it")),
+            Some(Some(seen)) if seen.size != bytes => Err(self.withdrawn()),
             Some(Some(seen)) => match seen.sum {
                 None => Ok(false),
                 Some(told) if told == sum => Ok(true),
-                Some(_) => Err(self.corrupt("it")),
+                Some(_) => Err(self.withdrawn()),
             },
         }
     }
@@ -256,12 +262,24 @@ impl Upload {
         format!("s3://{}/{}", self.bucket, self.key.escape_debug())
     }
 
-    fn corrupt(&self, what: &str) -> Fault {
-        let url = self.url();
-        let text =
-            format!("'{url}': {what} has another checksum in the store than it was sent with");
-        Fault::new(Class::Corrupt, text)
+    fn withdrawn(&self) -> Fault {
+        withdraw(&self.client, &self.bucket, &self.key)
     }
+}
+
+/// An object that is not what was sent, as the store says: its name is not left to it.
+fn withdraw(client: &Client, bucket: &str, key: &str) -> Fault {
+    let call = Call { method: "DELETE", bucket, key, ..Call::default() };
+    let done = match client.call(&call, Into::Text) {
+        Ok(_) => "it is deleted",
+        Err(_) => "and it cannot be deleted: delete it",
+    };
+    let url = format!("s3://{bucket}/{}", key.escape_debug());
+    let text = format!(
+        "'{url}' has another checksum or length in the store than it was sent with: {done}; \
+         suspect the store, or what is in front of it"
+    );
+    Fault::new(Class::Corrupt, text)
 }
 
 impl Object for Upload {
@@ -296,6 +314,10 @@ impl Object for Upload {
         Some(store::Upload { id, parts, unproved: BTreeMap::new() })
     }
 
+    fn number_by_tag(&self) -> Option<u64> {
+        tags::number_of_parts(&lock(&self.state).tag()?)
+    }
+
     fn written(&self) -> Option<(u64, u64)> {
         let state = lock(&self.state);
         match state.put {
@@ -306,6 +328,11 @@ impl Object for Upload {
 }
 
 impl State {
+    /// The tag that most stores give to the object of these parts.
+    fn tag(&self) -> Option<String> {
+        tags::of_parts(self.parts.values().map(|part| &part.tag[..]))
+    }
+
     fn add(&mut self, at: u64, part: UploadedPart) {
         self.bytes += part.len;
         self.sums.add(at, part.len, part.sum);
@@ -340,19 +367,16 @@ pub(crate) fn put_with(
             let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
             match told.is_none_or(|told| told == sum) {
                 true => Ok(()),
-                false => {
-                    let url = format!("s3://{bucket}/{}", key.escape_debug());
-                    let text = format!("'{url}' has another checksum than it was sent with");
-                    Err(Fault::new(Class::Corrupt, text))
-                }
+                false => Err(withdraw(client, bucket, key)),
             }
         }
         // Perhaps it is there because the answer to an earlier try was lost.
-        Err(Trouble::Refused(refusal))
-            if refusal.status == 412
-                && is_there(client, (bucket, key), (body.len() as u64, sum)) =>
-        {
-            Ok(())
+        Err(Trouble::Refused(refusal)) if refusal.status == 412 => {
+            let object = (body.len() as u64, sum, Some(tags::of_bytes(body)));
+            match is_there(client, (bucket, key), &object) {
+                true => Ok(()),
+                false => Err(refused(Trouble::Refused(refusal), bucket, key)),
+            }
         }
         Err(trouble) => Err(refused(trouble, bucket, key)),
     }
@@ -363,13 +387,21 @@ fn is_perhaps_there(refusal: &Refusal) -> bool {
     refusal.code == "NoSuchUpload" || refusal.status == 412
 }
 
-/// True where an object of this length and checksum has the key.
-fn is_there(client: &Client, (bucket, key): (&str, &str), (bytes, sum): (u64, u64)) -> bool {
+/// True where an object of this length and checksum has the key; where the store tells no checksum,
+/// of this tag.
+fn is_there(
+    client: &Client,
+    (bucket, key): (&str, &str),
+    (bytes, sum, tag): &(u64, u64, Option<String>),
+) -> bool {
     let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
     let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
     client.call(&call, Into::Text).is_ok_and(|answer| {
-        answer.head.get("content-length") == bytes.to_string()
-            && checksum::read(answer.head.get("x-amz-checksum-crc64nvme")) == Some(sum)
+        let has_bytes = match checksum::read(answer.head.get("x-amz-checksum-crc64nvme")) {
+            Some(told) => told == *sum,
+            None => tag.as_ref().is_some_and(|tag| tags::is_same(tag, answer.head.get("etag"))),
+        };
+        answer.head.get("content-length") == bytes.to_string() && has_bytes
     })
 }
 

@@ -13,6 +13,7 @@ use super::typed::Typed;
 use super::written;
 use crate::host::environment;
 use crate::results::{Filter, Store};
+use analysis::diagnosis::store::{self, StoreVerdict};
 use analysis::diagnosis::{Verdict, diagnose, evidence};
 use analysis::record::sample::Record;
 use analysis::report::escape;
@@ -22,6 +23,7 @@ use analysis::report::results;
 use base::fault::{Class, Fault};
 use base::job::Outcome;
 use base::settings::Settings;
+use base::store_times::StoreTimes;
 
 /// What held a copy back; `None` if its streams were not sampled, or it had none.
 pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
@@ -30,6 +32,48 @@ pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict>
     }
     let evidence = evidence::of_copy(outcome, settings, &environment::here());
     (!evidence.streams.is_empty()).then(|| diagnose(&evidence))
+}
+
+/// What held a copy back at a store; `None` if it asked none, or moved nothing.
+pub(crate) fn of_stores(times: &StoreTimes, outcome: &Outcome) -> Option<StoreVerdict> {
+    let has_moved = outcome.dry.is_none() && outcome.moved_bytes() > 0;
+    has_moved.then(|| store::diagnose(times, outcome.moving())).flatten()
+}
+
+/// Keeps it in the record of its run.
+pub(crate) fn add(record: &mut Record, verdict: Option<&StoreVerdict>) {
+    if let Some(value) = verdict.and_then(|verdict| serde_json::to_value(verdict).ok()) {
+        record.more.insert(AT_STORE.into(), value);
+    }
+}
+
+fn at_store(record: &Record) -> Option<StoreVerdict> {
+    serde_json::from_value(record.more.get(AT_STORE)?.clone()).ok()
+}
+
+/// Its name among what a record has more.
+const AT_STORE: &str = "store_verdict";
+
+/// Of a run of the results store.
+enum Found {
+    Streams(Box<Verdict>),
+    AtStore(Box<StoreVerdict>),
+}
+
+impl Found {
+    fn page(&self) -> String {
+        match self {
+            Found::Streams(verdict) => page::page(verdict),
+            Found::AtStore(verdict) => page::store::page(verdict),
+        }
+    }
+
+    fn event(self) -> Event {
+        match self {
+            Found::Streams(verdict) => Event::Verdict(verdict),
+            Found::AtStore(verdict) => Event::StoreVerdict(verdict),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -64,17 +108,17 @@ pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
         }
     };
     if args.show.form == Form::Json {
-        console.event(&Event::Verdict(Box::new(verdict)));
+        console.event(&verdict.event());
         console.event(&Event::End(Box::new(json::end(None, None))));
         return 0;
     }
     let run = format!("run {}: {}\n", record.id, results::headline(&record));
-    let text = escape::page(&(run + &page::page(&verdict)));
+    let text = escape::page(&(run + &verdict.page()));
     written("the explanation", io::stdout().lock().write_all(text.as_bytes()))
 }
 
 /// The run that is meant, and its verdict.
-fn of_store(args: &ExplainArgs) -> Result<(Record, Verdict), Fault> {
+fn of_store(args: &ExplainArgs) -> Result<(Record, Found), Fault> {
     let id = args.run;
     let path = record::store_path(args.store.as_deref())?;
     let store = Store::open_existing(&path)?;
@@ -90,7 +134,10 @@ fn of_store(args: &ExplainArgs) -> Result<(Record, Verdict), Fault> {
         let evidence = evidence::of_record(&record, &known);
         if !evidence.streams.is_empty() {
             let verdict = diagnose(&evidence);
-            return Ok((record, verdict));
+            return Ok((record, Found::Streams(Box::new(verdict))));
+        }
+        if let Some(verdict) = at_store(&record) {
+            return Ok((record, Found::AtStore(Box::new(verdict))));
         }
     }
     let text = match id {

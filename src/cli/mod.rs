@@ -60,6 +60,7 @@ use self::record::Recording;
 use self::typed::Stop;
 use crate::host::environment;
 use analysis::diagnosis::Verdict;
+use analysis::diagnosis::store::StoreVerdict;
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::{Environment, Record};
@@ -227,9 +228,10 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let receipt =
         receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
     let read_ahead = read_ahead(job, recording);
+    let stores = Arc::new(S3::new(stores.clone()));
     let (result, mut collected) = match receipt {
         Ok(receipt) => {
-            let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
+            let reach = Reach::Stores(stores.clone());
             watched(&console, first, receipt, paths, |watch| {
                 watched_by.begins(watch);
                 limit::listen(&console, watch, (sources, target), &job.settings);
@@ -252,12 +254,15 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &settings);
-        let record = record::keep(&console, recording, "copy", &ends, made, &collected);
+        let at_store = explain::of_stores(&stores.times(), &outcome);
+        let add = |record: &mut Record| explain::add(record, at_store.as_ref());
+        let record = record::keep_with(&console, recording, "copy", &ends, made, &collected, add);
         let verdict = explain::of_copy(&outcome, &settings);
         watched_by.made(&record, verdict.as_ref());
         let conclusion =
             moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
-        conclusion.explained(&console, &outcome, verdict, *explain)
+        let conclusion = conclusion.explained(&console, &outcome, verdict, *explain);
+        conclusion.explained_at_store(&console, at_store, *explain)
     });
     conclude_with(&console, conclusion, collected, |code| watched_by.ended(&console, code))
 }
@@ -343,6 +348,23 @@ impl Conclusion {
                 false => String::new(),
             });
             console.event(&Event::Verdict(Box::new(verdict)));
+        }
+        self
+    }
+
+    /// Adds what held it back at a store.
+    fn explained_at_store(
+        mut self,
+        console: &Console,
+        verdict: Option<StoreVerdict>,
+        explain: bool,
+    ) -> Conclusion {
+        if let Some(verdict) = verdict {
+            self.summary.push_str(&match explain {
+                true => format!("\n{}", page::store::page(&verdict)),
+                false => page::store::line(&verdict),
+            });
+            console.event(&Event::StoreVerdict(Box::new(verdict)));
         }
         self
     }

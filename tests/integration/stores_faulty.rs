@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::stores_resume::journals;
 use crate::support::gateway::{Fault, FaultyStore, Gateway, Rule, file_of};
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, each};
@@ -22,10 +23,13 @@ fn copy(way: &str, rule: &Rule) -> (Ran, Arc<Gateway>, Scene, FaultyStore) {
     }
     let store = FaultyStore::new(&gateway, rule.clone());
     let line = match way {
-        "up" => "copy @/a s3:/new --streams 1 --stall 2",
-        _ => "copy s3:/there @/new --streams 1 --stall 2",
+        "up" => "copy @/a s3:/new --streams 1",
+        _ => "copy s3:/there @/new --streams 1",
     };
-    let ran = run::to_end(gateway.command(&scene, line, store.port), b"");
+    // On a busy machine whatever is not silent takes seconds too.
+    let stall_s = if matches!(rule.fault, Fault::Silence) { 2 } else { 60 };
+    let line = format!("{line} --stall {stall_s}");
+    let ran = run::to_end(gateway.command(&scene, &line, store.port), b"");
     assert!(store.applied.load(Relaxed) > 0, "the rule did nothing: {rule:?}\n{ran}");
     (ran, gateway, scene, store)
 }
@@ -72,6 +76,9 @@ fn what_does_not_pass_ends_and_leaves_nothing() {
         ("down", rule("GET", "/there", always, Fault::Truncated(9)), 7, "failed"),
         ("down", rule("GET", "/there", always, Fault::Status(403, "AccessDenied")), 3, "forbids"),
         ("down", rule("GET", "/there", 1, Fault::Flipped(77)), 6, "not what its checksum"),
+        ("down", rule("HEAD", "/there", always, Fault::OtherChecksum), 6, "not what its checksum"),
+        ("up", rule("PUT", "partNumber=2", 1, Fault::OtherChecksum), 6, "another checksum"),
+        ("up", rule("POST", "uploadId", 1, Fault::OtherChecksum), 6, "another checksum"),
         (
             "up",
             rule("PUT", "partNumber=2", 1, Fault::FlippedBefore(9)),
@@ -97,10 +104,68 @@ fn what_does_not_pass_ends_and_leaves_nothing() {
         assert!(!gateway.object("new").exists() && !scene.path("new").exists(), "{ran}");
         if *way == "up" && rule.method != "GET" {
             let seen = store.seen.lock().unwrap();
-            assert!(seen.iter().any(|line| line.starts_with("DELETE")), "parts stay: {seen:?}");
+            // A copy that took a second, as on a busy machine, has a journal: it can be continued.
+            let is_kept = !journals(&gateway).is_empty();
+            let is_removed = seen.iter().any(|line| line.starts_with("DELETE"));
+            assert!(is_removed || is_kept, "parts stay: {seen:?}");
         }
     });
 }
+
+/// The same for one that is put whole.
+#[test]
+fn an_object_of_which_the_store_tells_another_checksum_is_deleted() {
+    let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+    file_of(&scene.path("a"), 1000, 5);
+    let store = FaultyStore::new(&gateway, rule("PUT", "/new", 1, Fault::OtherChecksum));
+    let ran = run::to_end(gateway.command(&scene, "copy @/a s3:/new", store.port), b"");
+    assert_eq!((ran.code, store.applied.load(Relaxed)), (6, 1), "{ran}");
+    assert!(ran.stderr.contains("another checksum") && ran.stderr.contains("is deleted"), "{ran}");
+    assert!(!gateway.object("new").exists(), "{ran}");
+}
+
+/// What held a copy back is what was planted, and is found again in its record.
+#[test]
+fn the_bottleneck_of_a_store_is_named() {
+    let always = 1000;
+    let cases = [
+        (
+            "copy s3:/there @/new --request-size 1M",
+            rule("GET", "/there", always, Fault::Late(1500)),
+            "first_byte",
+        ),
+        ("copy s3:/there @/new", rule("GET", "/there", 6, SLOW_DOWN), "throttled"),
+        ("copy -r @/t s3:/t", rule("PUT", "/t/", always, Fault::Late(500)), "requests"),
+    ];
+    each(cases, |(line, rule, expect)| {
+        let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+        file_of(&scene.path("a"), 6 << 20, 5);
+        fs::create_dir(scene.path("t")).unwrap();
+        (0..48).for_each(|number| file_of(&scene.path(format!("t/{number}")), 100, number));
+        gateway.succeed(&scene, "copy @/a s3:/there");
+        let store = FaultyStore::new(&gateway, rule.clone());
+        let results = "--results @/results.db";
+        let mut copy = gateway.command(&scene, &format!("{line} --json {results}"), store.port);
+        copy.env("DATAPUMP_RESULTS", scene.path("results.db")).env_remove("DATAPUMP_NO_RECORD");
+        let ran = run::to_end(copy, b"");
+        assert_eq!(ran.code, 0, "{ran}");
+        let verdict = |ran: &Ran| {
+            let events = ran.events();
+            let found = events.into_iter().find(|event| event["event"] == "store_verdict");
+            found.unwrap_or_else(|| panic!("{ran}"))
+        };
+        let told = verdict(&ran);
+        assert_eq!(told["primary"], *expect, "{told}");
+        let again = gateway.succeed(&scene, &format!("explain --json {results}"));
+        for figure in ["primary", "shares", "requests", "under_way"] {
+            assert_eq!(verdict(&again)[figure], told[figure], "{figure}");
+        }
+        let page = gateway.succeed(&scene, &format!("explain {results}"));
+        assert!(page.stdout_text().contains("held back by: the store"), "{page}");
+    });
+}
+
+const SLOW_DOWN: Fault = Fault::Status(503, "SlowDown");
 
 /// An object that is replaced while it is read is never a mix of both.
 #[test]

@@ -3,9 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::stores_resume::journals;
-use crate::support::gateway::{Gateway, file_of, no_difference_for_rsync, set_mtime};
+use crate::support::gateway::{
+    Fault, FaultyStore, Gateway, Rule, file_of, no_difference_for_rsync, set_mtime,
+};
 use crate::support::{Scene, each, run, until};
 
 const MIB: u64 = 1 << 20;
@@ -23,6 +27,43 @@ fn a_store_of_another_make_does_the_same() {
         ("a killed upload", killed),
     ];
     each(cases, |(_, check)| check(&gateway, &Scene::new()));
+}
+
+/// What it has completed, and tells no checksum of, is known by its ETag: when the answer was lost,
+/// and in the next run.
+#[test]
+fn what_has_no_checksum_is_known_by_its_tag() {
+    let (gateway, scene) = (Arc::new(Gateway::moto()), Scene::new());
+    fs::create_dir(scene.path("t")).unwrap();
+    file_of(&scene.path("t/a"), 13 * MIB + 5, 3);
+    file_of(&scene.path("t/z"), 100, 4);
+    let rule = |method, target, times, fault| Rule { method, target, after: 0, times, fault };
+    let lost = FaultyStore::new(&gateway, rule("POST", "uploadId", 1, Fault::LostAnswer));
+    let ran = run::to_end(gateway.command(&scene, "copy @/t/a s3:/lost", lost.port), b"");
+    assert_eq!((ran.code, lost.applied.load(Relaxed)), (0, 1), "{ran}");
+    let line = "copy -r @/t s3:/d/";
+    // One proxy for both runs: a journal is one of an endpoint.
+    let store = FaultyStore::new(&gateway, rule("PUT", "/t/z", 1, Fault::Silence));
+    let mut child = gateway.command(&scene, line, store.port).spawn().unwrap();
+    // It is looked at after its completion, as the answer to that has no checksum.
+    until("one of two is complete, and the other is held", || {
+        let seen = store.seen.lock().unwrap();
+        let completed = |line: &String| line.starts_with("POST") && line.contains("uploadId=");
+        let after = seen.iter().skip_while(|line| !completed(line));
+        let mut after = after.filter(|line| line.starts_with("HEAD"));
+        store.applied.load(Relaxed) == 1 && after.any(|line| line.contains("/t/a"))
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = store.seen.lock().unwrap().len();
+    let ran = run::to_end(gateway.command(&scene, line, store.port), b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    let seen = store.seen.lock().unwrap()[before..].join("\n");
+    assert!(!seen.contains("partNumber") && seen.contains("/t/z"), "{seen}\n{ran}");
+    for key in ["lost", "d/t/a"] {
+        gateway.succeed(&scene, &format!("copy s3:/{key} @/back --overwrite always"));
+        assert!(fs::read(scene.path("back")).unwrap() == fs::read(scene.path("t/a")).unwrap());
+    }
 }
 
 fn sizes(gateway: &Gateway, scene: &Scene) {

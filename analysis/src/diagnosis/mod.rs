@@ -9,6 +9,7 @@ mod advice;
 pub mod evidence;
 pub mod path;
 mod rules;
+pub mod store;
 mod stream;
 mod verdict;
 

@@ -1,6 +1,7 @@
 //! The bottleneck of a transfer, as one sentence, as a page, and as JSON.
 
 mod advice;
+pub mod store;
 
 use self::advice::{tell, would};
 use super::live::count;

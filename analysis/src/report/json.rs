@@ -15,6 +15,7 @@ use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
 use super::utc::utc;
 use crate::diagnosis::Verdict;
+use crate::diagnosis::store::StoreVerdict;
 use crate::doctor::Finding;
 use crate::record::export::cpu_ns_per_byte;
 use crate::record::options::Options;
@@ -65,6 +66,8 @@ pub enum Event {
     Codec(Box<Findings>),
     /// The diagnosis of a transfer.
     Verdict(Box<Verdict>),
+    /// The diagnosis of a copy from or to an object store.
+    StoreVerdict(Box<StoreVerdict>),
     /// A part of a net test, in one direction.
     Interval(Box<Passed>),
     /// The order of the cells of a campaign, from a dry run.

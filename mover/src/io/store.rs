@@ -155,7 +155,8 @@ impl Upload {
     }
 }
 
-/// The device of objects whose number is the checksum of their bytes: see `Status`.
+/// The device of objects whose number is the checksum of their bytes, or of a tag that follows from
+/// their bytes: see `Status`.
 pub const OBJECT_DEVICE: u64 = u64::MAX;
 
 /// An open object: read or written in ranges, in any order, by any number of threads. A call waits
@@ -171,6 +172,11 @@ pub trait Object: Send + Sync + fmt::Debug {
     /// The upload that writes it, with the parts acknowledged since the last call; `None` where it
     /// has not begun, or is none.
     fn take_parts(&self) -> Option<Upload> {
+        None
+    }
+    /// What a store that tells no checksum will know it by: see `Status`. `None` where that is not
+    /// known beforehand.
+    fn number_by_tag(&self) -> Option<u64> {
         None
     }
     /// Length and CRC-64/NVME of all that was written, where that is all of it.

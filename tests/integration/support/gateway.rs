@@ -206,6 +206,10 @@ pub(crate) enum Fault {
     FlippedBefore(usize),
     /// Says another length of the body than it has.
     OtherLength,
+    /// Tells another CRC-64/NVME, in a header or in a document, than the store does.
+    OtherChecksum,
+    /// Waits so many milliseconds before the answer.
+    Late(u64),
     /// Does this first.
     After(fn(&Gateway)),
     /// Keeps it until so many later requests of this method and target have come, whether or not
@@ -374,29 +378,36 @@ impl Proxied {
         let mut store = TcpStream::connect(("127.0.0.1", self.gateway.port)).ok()?;
         store.write_all(head.as_bytes()).ok()?;
         store.write_all(&body).ok()?;
-        let (head, mut body) = message(&mut store, line.starts_with("HEAD"))?;
+        let (mut head, mut body) = message(&mut store, line.starts_with("HEAD"))?;
         match fault {
             Some(Fault::Held { .. }) => self.hold.answered(),
             Some(Fault::LostAnswer) => return None,
+            Some(Fault::OtherChecksum) => {
+                head = with_other_checksum(&head);
+                body = with_other_checksum(std::str::from_utf8(&body).ok()?).into_bytes();
+            }
+            Some(Fault::Late(millis)) => thread::sleep(Duration::from_millis(millis)),
             Some(Fault::Flipped(at)) => *body.get_mut(at)? ^= 1,
             Some(Fault::OtherLength) => {
                 let told = format!("Content-Length: {}", body.len());
                 let head = head.replace(&told, &format!("Content-Length: {}", body.len() + 9));
-                self.client.write_all(head.as_bytes()).ok()?;
-                self.client.write_all(&body).ok()?;
-                let _ = self.client.shutdown(Shutdown::Both);
-                return None;
+                return self.end(&head, &body);
             }
             Some(Fault::Truncated(bytes)) => {
-                self.client.write_all(head.as_bytes()).ok()?;
-                self.client.write_all(&body[..bytes.min(body.len())]).ok()?;
-                let _ = self.client.shutdown(Shutdown::Both);
-                return None;
+                return self.end(&head, &body[..bytes.min(body.len())]);
             }
             _ => {}
         }
         self.client.write_all(head.as_bytes()).ok()?;
         self.client.write_all(&body).ok()
+    }
+
+    /// Passes this on, and closes the connection.
+    fn end(&mut self, head: &str, body: &[u8]) -> Option<()> {
+        self.client.write_all(head.as_bytes()).ok()?;
+        self.client.write_all(body).ok()?;
+        let _ = self.client.shutdown(Shutdown::Both);
+        None
     }
 
     fn answer(&mut self, status: u16, headers: &str, text: &str) -> Option<()> {
@@ -406,6 +417,20 @@ impl Proxied {
         self.client.write_all(text.as_bytes()).ok()
     }
 }
+
+/// With the checksum of eight bytes of zeros, where there is one.
+fn with_other_checksum(text: &str) -> String {
+    let mut other = text.to_string();
+    for before in ["x-amz-checksum-crc64nvme: ", "<checksumcrc64nvme>"] {
+        if let Some(at) = text.to_ascii_lowercase().find(before) {
+            let at = at + before.len();
+            other.replace_range(at..at + OTHER_CHECKSUM.len(), OTHER_CHECKSUM);
+        }
+    }
+    other
+}
+
+const OTHER_CHECKSUM: &str = "AAAAAAAAAAA=";
 
 /// The head of a message, and its body, by its length.
 fn message(stream: &mut TcpStream, without_body: bool) -> Option<(String, Vec<u8>)> {

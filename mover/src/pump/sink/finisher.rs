@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::io::request::ExtraPiece;
+use crate::io::store::OBJECT_DEVICE;
 use crate::io::volume::{Cache, Handle, LazyFile, READ_THROUGH, Replace, Segment, Status, Volume};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
@@ -186,8 +187,11 @@ impl Finisher {
                     {
                         journal.completing(file)?;
                     }
-                    let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, fsync);
-                    files.push((key, object.outcome.as_ref().ok().copied().flatten()));
+                    let sum = object.outcome.as_ref().ok().copied().flatten();
+                    for made in [Some(made), known_by_tag(made, opened)].into_iter().flatten() {
+                        let key = key_of(&wanted.path, wanted.size, wanted.mtime, &made, fsync);
+                        files.push((key, sum));
+                    }
                 }
                 Err(fault) => object.outcome = Err(fault),
             }
@@ -345,6 +349,12 @@ impl From<Complete> for Finished {
             extra: object.extra,
         }
     }
+}
+
+/// What an object is that is in a store which tells no checksum of it.
+fn known_by_tag(made: Status, file: Option<&Handle>) -> Option<Status> {
+    let Some(Handle::Object(object)) = file else { return None };
+    Some(Status { inode: (OBJECT_DEVICE, object.number_by_tag()?), ..made })
 }
 
 /// Before anything is replaced, it has another name, which lasts.
