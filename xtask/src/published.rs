@@ -1,6 +1,6 @@
 //! The figures and tables of the reports that this project repeats, beside ours: one page of the
-//! guide, made of stored runs and of what their pages state. What a report says is what its text and
-//! captions say: their pictures were not seen, so nothing is read off them.
+//! guide, made of stored runs and of what their pages state. What a report says is what its text
+//! and captions say: their pictures were not seen, so nothing is read off them.
 
 mod stated;
 

@@ -104,8 +104,8 @@ pub(super) fn networks(page: &Page) -> Done<String> {
 pub(super) fn disk_to_disk(page: &Page) -> Done<String> {
     let of = |column: &str| page.number("### Table 5.", "1M", column);
     Ok(format!(
-        "{} MB/s in requests of 1 MiB; {} ns a byte, {} predicted from the parts; over all sizes off \
-         by {}",
+        "{} MB/s in requests of 1 MiB; {} ns a byte, {} predicted from the parts; over all sizes \
+         off by {}",
         of("observed MB/s")?,
         of("observed ns/B")?,
         of("predicted ns/B")?,
