@@ -390,7 +390,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("spread", &["base", "wire", "io", "pump", "remote", "receipt", "shards", "report"]),
     ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
     // What is shown of running commands to other programs.
-    ("telemetry", &["base", "io", "pump", "record", "shards", "report", "page"]),
+    ("telemetry", &["base", "io", "pump", "s3", "record", "shards", "report", "page"]),
     ("cli", CLI),
 ];
 

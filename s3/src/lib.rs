@@ -13,6 +13,7 @@ mod dates;
 mod listing;
 mod metadata;
 mod parts;
+pub mod post;
 mod reading;
 mod refusal;
 mod settings;

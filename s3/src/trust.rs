@@ -17,8 +17,13 @@ pub(crate) fn config(options: &Options, around: &Surroundings) -> Result<Arc<Cli
         .clone()
         .or_else(|| around.get("AWS_CA_BUNDLE").map(PathBuf::from))
         .or_else(|| around.of_profile("ca_bundle").map(PathBuf::from));
+    of(named.as_deref(), "name a file with --s3-ca")
+}
+
+/// Trusts this file, or what the system trusts; where that is nothing, this is what to do.
+pub(crate) fn of(named: Option<&Path>, or_do: &str) -> Result<Arc<ClientConfig>, Fault> {
     let mut roots = RootCertStore::empty();
-    match &named {
+    match named {
         Some(path) => {
             let (added, _) = roots.add_parsable_certificates(certificates(path)?);
             if added == 0 {
@@ -30,11 +35,10 @@ pub(crate) fn config(options: &Options, around: &Surroundings) -> Result<Arc<Cli
             let (added, _) =
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if added == 0 {
-                return Err(Fault::new(
-                    Class::Local,
-                    "this host trusts no certificates: install ca-certificates, or name a file \
-                     with --s3-ca",
-                ));
+                let text = format!(
+                    "this host trusts no certificates: install ca-certificates, or {or_do}"
+                );
+                return Err(Fault::new(Class::Local, text));
             }
         }
     }

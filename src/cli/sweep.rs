@@ -116,6 +116,13 @@ fn install_of(typed: &Typed) -> Result<SweepArgs, String> {
         return Err("sweep install --dry-run: leave --dry-run out".into());
     }
     let every = args.regular.every.ok_or("sweep install: add how often, such as --every 6h")?;
+    if matches!(args.metrics, Some(Destination::Address(_))) {
+        return Err(
+            "sweep install --metrics: between two campaigns of a timer nobody serves a port; \
+                    name a file, for node_exporter"
+                .into(),
+        );
+    }
     let units = typed.value(&sweeping::UNITS)?;
     Ok(SweepArgs::Install(InstallArgs { every, units, hosts: args.hosts }, args.show))
 }
@@ -159,14 +166,6 @@ impl BeginArgs {
             live: order::live(typed)?,
             store: typed.value(&RESULTS)?,
         };
-        let has_port = matches!(args.metrics, Some(Destination::Address(_)));
-        if has_port && args.regular.every.is_some() {
-            return Err(
-                "--metrics with --every: between two campaigns nobody serves a port; name a \
-                        file, for node_exporter"
-                    .into(),
-            );
-        }
         if args.live.is_some() && (args.regular.every.is_some() || args.dry_run) {
             return Err("--live is for a campaign that is measured now: leave out --every and \
                         --dry-run, or --live"
@@ -289,7 +288,7 @@ fn auto(levels: &[Compress]) -> Vec<Setting> {
 fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {
     let campaign = Campaign::of(args)?;
     if let Some(every) = args.regular.every.filter(|_| !args.dry_run) {
-        return Ok(ended(console, regular::repeat(every, console)));
+        return Ok(ended(console, regular::repeat(every, args.metrics.as_ref(), console)));
     }
     tell(&campaign, console);
     if args.dry_run {

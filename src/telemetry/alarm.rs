@@ -1,7 +1,6 @@
 //! Tells somebody of an alarm: a command gets it on standard input, a webhook by a POST.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -9,21 +8,15 @@ use std::time::Duration;
 use base::fault::{Class, Fault};
 use base::units::Nanos;
 use mover::io::clock;
+use s3::post::Target;
 
 /// Who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// Run by a shell.
     Command(String),
-    Webhook(Webhook),
-}
-
-/// `http://HOST[:PORT]/PATH`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Webhook {
-    pub host: String,
-    pub port: u16,
-    pub path: String,
+    /// `http://HOST[:PORT]/PATH`, or the same with `https`.
+    Webhook(Target),
 }
 
 impl Receiver {
@@ -31,23 +24,21 @@ impl Receiver {
         if typed.trim().is_empty() {
             return Err(format!("write {PHRASE}"));
         }
-        if typed.starts_with("https://") {
-            return Err("a webhook is told over http:// only; for https write a command, such as \
-                        'curl --silent --data @- https://…'"
-                .into());
-        }
-        let Some(rest) = typed.strip_prefix("http://") else {
-            return Ok(Receiver::Command(typed.to_string()));
+        let (is_tls, rest) = match (typed.strip_prefix("http://"), typed.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => return Ok(Receiver::Command(typed.to_string())),
         };
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-            _ => (place, Some(80)),
+            _ => (place, Some(if is_tls { 443 } else { 80 })),
         };
+        let (host, path) = (host.to_string(), format!("/{path}"));
         match port {
-            Some(port) if !host.is_empty() && is_plain(place) && is_plain(path) => {
-                Ok(Receiver::Webhook(Webhook { host: host.into(), port, path: format!("/{path}") }))
+            Some(port) if !host.is_empty() && is_plain(place) && is_plain(&path) => {
+                Ok(Receiver::Webhook(Target { is_tls, host, port, path }))
             }
             _ => Err(format!("write {PHRASE}")),
         }
@@ -63,7 +54,8 @@ impl Receiver {
                 run(command, text, json).map_err(|why| failed(&format!("'{command}'"), why))
             }
             Receiver::Webhook(hook) => {
-                let who = format!("http://{}:{}{}", hook.host, hook.port, hook.path);
+                let scheme = if hook.is_tls { "https" } else { "http" };
+                let who = format!("{scheme}://{}:{}{}", hook.host, hook.port, hook.path);
                 post(hook, json).map_err(|why| failed(&who, why))
             }
         }
@@ -101,60 +93,44 @@ fn ends(child: &mut Child) -> Result<(), String> {
     }
 }
 
-fn post(hook: &Webhook, json: &str) -> Result<(), String> {
-    let told = |why: std::io::Error| why.to_string();
-    let host = hook.host.trim_matches(['[', ']']);
-    let mut addresses = (host, hook.port).to_socket_addrs().map_err(told)?;
-    let address = addresses.next().ok_or("the name has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, HOOK_TIME).map_err(told)?;
-    stream.set_write_timeout(Some(HOOK_TIME)).map_err(told)?;
-    stream.set_read_timeout(Some(HOOK_TIME)).map_err(told)?;
-    let request = format!(
-        "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{json}",
-        hook.path,
-        hook.host,
-        hook.port,
-        json.len()
-    );
-    stream.write_all(request.as_bytes()).map_err(told)?;
-    // `HTTP/1.1 204`.
-    let mut begin = [0; 12];
-    stream.read_exact(&mut begin).map_err(told)?;
-    let line = String::from_utf8_lossy(&begin);
-    match line.split(' ').nth(1) {
-        Some(status) if line.starts_with("HTTP/1.") && status.starts_with('2') => Ok(()),
-        _ => Err(format!("it answered '{line}'")),
+fn post(hook: &Target, json: &str) -> Result<(), String> {
+    match hook.post(json, HOOK_TIME)? {
+        200..=299 => Ok(()),
+        status => Err(format!("it answered with the status {status}")),
     }
 }
 
-pub const PHRASE: &str = "a command for a shell, or http://HOST[:PORT]/PATH";
+pub const PHRASE: &str = "a command for a shell, or http[s]://HOST[:PORT]/PATH";
 const COMMAND_TIME: Nanos = Nanos::from_millis(60_000);
 const HOOK_TIME: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::TcpListener;
 
     use super::*;
 
     #[test]
     fn a_command_or_a_webhook() {
-        let hook = |host: &str, port, path: &str| {
-            let webhook = Webhook { host: host.into(), port, path: path.into() };
-            Ok(Receiver::Webhook(webhook))
+        let of = |is_tls, host: &str, port, path: &str| {
+            let target = Target { is_tls, host: host.into(), port, path: path.into() };
+            Ok(Receiver::Webhook(target))
         };
+        let hook = |host: &str, port, path: &str| of(false, host, port, path);
         let cases = [
             ("mail -s slow ada", Ok(Receiver::Command("mail -s slow ada".into()))),
             ("http://a.example/x", hook("a.example", 80, "/x")),
             ("http://127.0.0.1:8080", hook("127.0.0.1", 8080, "/")),
             ("http://[::1]:80/a/b", hook("[::1]", 80, "/a/b")),
+            ("https://a.example/x", of(true, "a.example", 443, "/x")),
+            ("https://a.example:8443", of(true, "a.example", 8443, "/")),
         ];
         for (typed, expect) in cases {
             assert_eq!(Receiver::of(typed), expect, "{typed}");
         }
-        for typed in ["", "https://a/", "http://", "http://a:x/", "http://a/b c\r\nd"] {
+        for typed in ["", "https://", "http://", "http://a:x/", "http://a/b c\r\nd"] {
             assert!(Receiver::of(typed).is_err(), "{typed}");
         }
     }

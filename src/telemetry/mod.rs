@@ -8,6 +8,7 @@ pub mod live;
 pub mod under_way;
 
 use std::fmt;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -217,16 +218,30 @@ impl Drop for Metrics {
 }
 
 fn serve(address: SocketAddr, shared: &Arc<Shared>) -> Result<Server, Fault> {
+    let shared = Arc::clone(shared);
+    listen(address, move |wanted| (wanted, shared.text(wanted)))
+}
+
+/// Serves what another process writes into a file as text, also while that process is gone.
+pub fn serve_file(address: SocketAddr, path: PathBuf) -> Result<Server, Fault> {
+    listen(address, move |_| (Format::Text, fs::read_to_string(&path).unwrap_or_default()))
+}
+
+/// The page has the form that the reader asks for, or says which one it has.
+fn listen(
+    address: SocketAddr,
+    page: impl Fn(Format) -> (Format, String) + Send + Sync + 'static,
+) -> Result<Server, Fault> {
     let listener = TcpListener::bind(address).map_err(|why| {
         let text = format!("--metrics: cannot listen at {address}: {why}; name another port");
         Fault::new(Class::Local, text)
     })?;
-    let shared = Arc::clone(shared);
     let answer = move |request: &Request| match request.path.as_str() {
         "/metrics" => {
             let wants_open = request.accept.contains("application/openmetrics-text");
-            let format = if wants_open { Format::OpenMetrics } else { Format::Text };
-            Answer::ok(format.content_type(), shared.text(format))
+            let wanted = if wants_open { Format::OpenMetrics } else { Format::Text };
+            let (format, text) = page(wanted);
+            Answer::ok(format.content_type(), text)
         }
         "/" => Answer::ok("text/plain; charset=utf-8", "metrics are at /metrics\n".into()),
         _ => Answer::status(404, "only /metrics is here\n"),

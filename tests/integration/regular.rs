@@ -17,6 +17,10 @@ use rustix::process::Signal;
 
 /// One campaign of three copies with default options, which began so many seconds after 1970.
 fn campaign(store: &mut Store, started_unix_s: f64, bytes_per_s: f64) {
+    campaign_of(store, started_unix_s, bytes_per_s, &["far"]);
+}
+
+fn campaign_of(store: &mut Store, started_unix_s: f64, bytes_per_s: f64, hosts: &[&str]) {
     let name = format!("sweep-{started_unix_s:.0}");
     let experiment = Experiment {
         name: name.clone(),
@@ -26,7 +30,7 @@ fn campaign(store: &mut Store, started_unix_s: f64, bytes_per_s: f64) {
         ..Experiment::default()
     };
     store.begin_experiment(&experiment).unwrap();
-    for pass in 0..3 {
+    for (pass, host) in (0..3).flat_map(|pass| hosts.iter().map(move |host| (pass, *host))) {
         let record = Record {
             command: "sweep".into(),
             started_unix_s,
@@ -40,7 +44,7 @@ fn campaign(store: &mut Store, started_unix_s: f64, bytes_per_s: f64) {
             }),
             options: Options { streams: 4, compress: "off".into(), ..Options::default() },
             moved: Moved { bytes: bytes_per_s as u64 + u64::from(pass), ..Moved::default() },
-            remote: Some(Remote { host: "far".into(), ..Remote::default() }),
+            remote: Some(Remote { host: host.into(), ..Remote::default() }),
             cell: Some(Cell {
                 choice: "auto".into(),
                 extent_s: Some(1.0),
@@ -87,6 +91,114 @@ fn campaigns_follow_each_other_until_they_are_stopped() {
     assert!(metrics.contains("datapump_campaign_cells{state=\"left\"}"), "{metrics}");
     assert!(metrics.contains("datapump_last_run_rate_bytes_per_second{"), "{metrics}");
 }
+
+/// A port for metrics is served by the process that waits for the next campaign: also when none is
+/// under way.
+#[test]
+fn a_port_is_served_between_two_campaigns() {
+    let wan = Wan::up("--rate 50Mbit --rtt 10ms --queue 2bdp");
+    let scene = Scene::new();
+    fs::write(scene.path("hosts"), "far\n").unwrap();
+    let line = format!("sweep --results @/store {GRID} --every 8h --metrics 9911");
+    let running = run::start(wan.datapump(&scene, &line));
+    let page = || {
+        let mut curl = Command::new(need("curl", "curl"));
+        curl.args(["-s", "http://127.0.0.1:9911/metrics"]);
+        run::to_end(wan.near(curl), b"").stdout_text()
+    };
+    until("the campaign is measured", || {
+        page().contains("datapump_campaign_cells{state=\"left\"} 0\n")
+    });
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    until("its process is gone", || fs::read_to_string(&children).unwrap().trim().is_empty());
+    let text = page();
+    assert!(text.contains("name=\"sweep\",command=\"sweep\","), "{text}");
+    assert!(text.contains("datapump_last_run_exit_code{") && text.contains("target=\"far\""));
+    assert!(text.contains("datapump_campaign_cells{state=\"measured\"} 2\n"), "{text}");
+    processes::send(running.pid(), Signal::INT);
+    let ran = running.end();
+    assert_eq!(ran.code, 130, "{ran}");
+    assert_eq!(ran.stderr.matches("metrics are at").count(), 1, "{ran}");
+}
+
+/// Two hosts became slow. The webhook is behind TLS with a certificate of an authority of this
+/// test, and refuses the first alarm: the second one comes all the same, and old campaigns are
+/// removed.
+#[test]
+fn alarms_reach_a_webhook_over_https_and_one_that_fails_holds_none_back() {
+    let wan = Wan::up("--rate 20Mbit --rtt 10ms --queue 2bdp");
+    let scene = Scene::new();
+    let hosts = ["far", "root@far"];
+    fs::write(scene.path("hosts"), hosts.join("\n")).unwrap();
+    let mut store = Store::open(&scene.path("store")).unwrap();
+    let newest = now() - 3600.0;
+    for at in 0..21 {
+        let rate = if at < 18 { 1e9 } else { 2.4e6 } + f64::from(at);
+        campaign_of(&mut store, newest - f64::from(20 - at) * 21_600.0, rate, &hosts);
+    }
+    drop(store);
+    certificates(&scene);
+    let mut python = Command::new(need("python3", "python3"));
+    python.args(["-c", WEBHOOK]).current_dir(scene.path(""));
+    let mut server = run::start(wan.near(python));
+    assert_eq!(server.wait_for_line(""), "listening");
+    let line =
+        format!("sweep --results @/store {GRID} --keep 4d --alarm https://localhost:9443/hook");
+    let mut command = wan.datapump(&scene, &line);
+    command.env("SSL_CERT_FILE", scene.path("ca.pem")).env_remove("SSL_CERT_DIR");
+    let ran = run::to_end(command, b"");
+    assert_eq!(ran.code, 0, "{ran}");
+    let refused = "did not reach https://localhost:9443/hook: it answered with the status 500";
+    assert_eq!(ran.stderr.matches(refused).count(), 1, "{ran}");
+    let told = fs::read_to_string(scene.path("told")).unwrap();
+    let told: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut of: Vec<&str> = told.iter().filter_map(|alarm| alarm["host"].as_str()).collect();
+    of.sort_unstable();
+    assert_eq!(of, hosts, "{told:?}");
+    let left = names(&scene);
+    assert!(left.len() <= 18, "campaigns of five days ago are removed: {left:?}");
+    server.kill();
+}
+
+/// An authority, and a certificate of it for `localhost`.
+fn certificates(scene: &Scene) {
+    let openssl = need("openssl", "openssl");
+    fs::write(scene.path("names"), "subjectAltName=DNS:localhost\n").unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    for line in [
+        format!("req -x509 {key} -keyout ca.key -out ca.pem -days 9 -subj /CN=authority"),
+        format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"),
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 9 \
+         -extfile names"
+            .to_string(),
+    ] {
+        let mut made = Command::new(&openssl);
+        made.args(line.split(' ')).current_dir(scene.path(""));
+        let ran = run::to_end(made, b"");
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+    }
+}
+
+/// Keeps what is posted, a line each, and refuses the first.
+const WEBHOOK: &str = "
+import http.server, ssl
+told = []
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        told.append(self.rfile.read(int(self.headers['Content-Length'])).decode())
+        open('told', 'w').write('\\n'.join(told))
+        self.send_response(500 if len(told) == 1 else 204)
+        self.end_headers()
+    def log_message(self, *args):
+        pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 9443), Hook)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('server.pem', 'server.key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print('listening', flush=True)
+server.serve_forever()
+";
 
 /// Eighteen fast campaigns, three slow ones, and then a real one over a slow path: it is the
 /// fourth, so its alarm comes, with the evidence; the next one says nothing. Old campaigns
@@ -179,10 +291,10 @@ fn regular_campaigns_that_make_no_sense() {
         ("install --hosts @/hosts --every 6h --dry-run", "leave --dry-run out"),
         ("install --every 6h", "a campaign needs hosts"),
         ("--hosts @/hosts --units @/units", "leave it out"),
-        ("--hosts @/hosts --every 6h --metrics 9911", "name a file"),
+        ("install --hosts @/hosts --every 6h --metrics 9911", "name a file"),
         ("--hosts @/hosts --thin 9d --keep 2d", "--thin is an age before --keep"),
         ("--hosts @/hosts --every 6", "write a time such as 30m"),
-        ("--hosts @/hosts --alarm https://a.example/x", "write a command"),
+        ("--hosts @/hosts --alarm https://", "write a command"),
         ("--resume --every 6h", "a resumed campaign keeps its original options"),
     ];
     for (words, expect) in cases {

@@ -1,9 +1,13 @@
 //! The figures and tables of the reports that this project repeats, beside ours: one page of the
-//! guide, made of stored runs alone. What a report says is what its text and captions say: their
-//! pictures were not seen, so nothing is read off them.
+//! guide, made of stored runs and of what their pages state. What a report says is what its text
+//! and captions say: their pictures were not seen, so nothing is read off them.
+
+mod stated;
 
 use std::fs;
 use std::path::Path;
+
+use stated::Page;
 
 type Done<T> = Result<T, String>;
 
@@ -19,8 +23,8 @@ struct Row {
 enum Ours {
     /// What the rows of a file of runs/data say.
     Of(&'static str, fn(&Rows) -> Done<String>),
-    /// Its rows are not stored as data: the page alone has them.
-    OnItsPage,
+    /// What the page states: its rows are not stored as data.
+    Stated(fn(&Page) -> Done<String>),
     Not(&'static str),
 }
 
@@ -31,11 +35,11 @@ struct Report {
 
 /// Writes the page.
 pub(crate) fn write() -> Done<()> {
-    let page = page(Path::new("runs/data"))?;
+    let page = page(Path::new("runs"))?;
     fs::write(PAGE, page).map_err(|why| format!("{PAGE}: {why}"))
 }
 
-fn page(data: &Path) -> Done<String> {
+fn page(runs: &Path) -> Done<String> {
     let mut page = HEAD.to_string();
     for report in REPORTS {
         page.push_str(&format!("\n## {}\n\n", report.name));
@@ -47,11 +51,16 @@ fn page(data: &Path) -> Done<String> {
             };
             let (ours, from) = match ours {
                 Ours::Of(name, told) => {
-                    let rows = Rows::read(&data.join(format!("{name}.csv")))?;
+                    let rows = Rows::read(&runs.join(format!("data/{name}.csv")))?;
                     let data = format!("{link}, [data](../../runs/data/{name}.csv)");
                     (told(&rows).map_err(|why| format!("{name}: {why}"))?, data)
                 }
-                Ours::OnItsPage => ("its page has the figures".to_string(), link),
+                Ours::Stated(told) => {
+                    let path = runs.join(format!("{of}.md"));
+                    let text = fs::read_to_string(&path);
+                    let text = text.map_err(|why| format!("{}: {why}", path.display()))?;
+                    (told(&Page(text)).map_err(|why| format!("{of}: {why}"))?, link)
+                }
                 Ours::Not(why) => (format!("not repeated: {why}"), link),
             };
             page.push_str(&format!("| {figure} | {says} | {ours} | {from} |\n"));
@@ -312,8 +321,8 @@ stored runs say of the same question. The hosts and paths are others, and twenty
 between: not the numbers are compared, but what they show. The copies of the reports that were \
 read have no pictures, so nothing is read off one.
 
-`cargo xtask published` makes this page from [runs/data](../../runs/data); a test says if it is \
-not what the data say.
+`cargo xtask published` makes this page from [runs/data](../../runs/data), and from the tables of \
+the pages that it names; a test says if it is not what they say.
 ";
 
 const CAMPAIGN: &str = "2026-11-22-compression-campaign-whole";
@@ -345,7 +354,7 @@ const REPORTS: &[Report] = &[
                 figure: "the table of measuring hosts, and the graph of their clock rate",
                 says: "median compressed rate 58 Mbit/s at 336 MHz, 67 at 532, 142 at 1131; \
                        compressing takes 3.3 to 4.4 times as long as decompressing",
-                ours: Ours::OnItsPage,
+                ours: Ours::Stated(stated::rates_by_cpu),
                 page: "2026-11-22-compression-by-cpu",
             },
             Row {
@@ -438,7 +447,7 @@ const REPORTS: &[Report] = &[
             figure: "its list: zeros and noise through ssh, without compression and with levels 6, \
                      9, 1",
             says: "zeros 9.1, 13.3, 8.0, 55.5 MB/s; noise 8.6, 2.9, 2.1, 5.7 MB/s",
-            ours: Ours::OnItsPage,
+            ours: Ours::Stated(stated::through_ssh),
             page: "2026-11-22-ssh-compression",
         }],
     },
@@ -448,37 +457,37 @@ const REPORTS: &[Report] = &[
             Row {
                 figure: "Figure 1: the four isolated experiments",
                 says: "a drawing of how parts are measured",
-                ours: Ours::Not("it has no numbers; `datapump measure` has the same parts"),
-                page: "",
+                ours: Ours::Stated(stated::isolated),
+                page: "2026-11-23-cost-model-10",
             },
             Row {
                 figure: "Figures 2 and 3, Tables 1 and 2: disk source and sink",
-                says: "source 0.5 ns a byte and 86 us a request; sink 1.6 ns and 73 us",
-                ours: Ours::OnItsPage,
+                says: "source 0.5 ns a byte and 86 µs a request; sink 1.6 ns and 73 µs",
+                ours: Ours::Stated(stated::disks),
                 page: "2026-11-23-cost-model-10",
             },
             Row {
                 figure: "Figure 4, Tables 3 and 4: network sender and receiver",
-                says: "sender 20 ns a byte and 40 us a request; receiver 40 ns and 20 us",
-                ours: Ours::OnItsPage,
+                says: "sender 20 ns a byte and 40 µs a request; receiver 40 ns and 20 µs",
+                ours: Ours::Stated(stated::networks),
                 page: "2026-11-23-cost-model-10",
             },
             Row {
                 figure: "Figure 5, Table 5: disk to disk",
-                says: "22.4 MB/s; 2.1 ns a byte and 139 us a request are predicted",
-                ours: Ours::OnItsPage,
+                says: "22.4 MB/s; 2.1 ns a byte and 139 µs a request are predicted",
+                ours: Ours::Stated(stated::disk_to_disk),
                 page: "2026-11-23-cost-model-10",
             },
             Row {
                 figure: "Figure 6, Tables 6 and 7: disk to disk over the network",
                 says: "the network is the bottleneck, and the receiver works more",
-                ours: Ours::OnItsPage,
+                ours: Ours::Stated(stated::over_network),
                 page: "2026-11-23-cost-model-10",
             },
             Row {
                 figure: "Table 8: all of them",
                 says: "costs of a byte and a request of each part; the sums predict the whole",
-                ours: Ours::OnItsPage,
+                ours: Ours::Stated(stated::sums),
                 page: "2026-11-23-cost-model-10",
             },
         ],
@@ -494,7 +503,7 @@ mod tests {
     fn the_page_of_the_guide_is_what_the_data_say() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let there = fs::read_to_string(root.join(PAGE)).unwrap();
-        assert_eq!(there, page(&root.join("runs/data")).unwrap());
+        assert_eq!(there, page(&root.join("runs")).unwrap());
     }
 
     #[test]

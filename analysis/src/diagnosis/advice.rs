@@ -31,14 +31,12 @@ pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     let mut advice: Vec<Advice> = Vec::new();
     for class in classes {
         let (change, predicted) = adviser.on(class);
-        // The prediction for a change includes the changes before it.
-        let before = advice.last().map(|last| last.predicted_bytes_per_s);
-        let predicted = match before {
-            Some(Some(before)) if !matches!(change, Change::Pace { .. }) => {
-                predicted.map(|predicted| predicted.max(before))
-            }
-            _ => predicted,
-        };
+        let before = advice.last();
+        if matches!(change, Change::Pace { .. }) && before.is_some_and(|last| last.at_most) {
+            // What the path carries is not known yet, so no pace is: the changes before show it.
+            continue;
+        }
+        let predicted = adviser.together(&change, predicted, before);
         let at_most =
             predicted.is_some_and(|rate| rate > 1.02 * verdict.figures.capacity_bytes_per_s);
         advice.push(Advice { change, predicted_bytes_per_s: predicted, at_most });
@@ -75,6 +73,24 @@ impl Adviser<'_> {
             Bottleneck::ShallowBuffer => self.pace(),
             Bottleneck::HostCpu => (self.cpu(), None),
             Bottleneck::Undetermined => (Change::Look, None),
+        }
+    }
+
+    /// The prediction for a change, with the changes before it. No change is advised for a rate
+    /// below the present one: a pace that brings no more only avoids losses.
+    fn together(
+        &self,
+        change: &Change,
+        alone: Option<f64>,
+        before: Option<&Advice>,
+    ) -> Option<f64> {
+        let alone = alone?;
+        match change {
+            Change::Pace { .. } => Some(alone).filter(|rate| *rate >= self.rate()),
+            _ => {
+                let before = before.and_then(|last| last.predicted_bytes_per_s).unwrap_or(0.0);
+                Some(alone.max(before).max(self.rate()))
+            }
         }
     }
 
@@ -254,7 +270,7 @@ impl Adviser<'_> {
         };
         let factor = room.clamp(2.0, UNSEEN_FACTOR).min((STREAMS_MAX / now).floor().max(1.0));
         let count = (now * factor) as u32;
-        let loss_rate = self.verdict.figures.losses.rate;
+        let loss_rate = self.verdict.figures.losses.retransmitted();
         let change = Change::Streams { count, now: now as u32, loss_rate };
         (change, Some(self.rate() * factor))
     }

@@ -54,7 +54,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
     };
     verdict.advice = advice::advise(&verdict, evidence);
     verdict.predicted_bytes_per_s =
-        verdict.advice.last().and_then(|advice| advice.predicted_bytes_per_s);
+        verdict.advice.iter().rev().find_map(|advice| advice.predicted_bytes_per_s);
     verdict
 }
 

@@ -116,20 +116,23 @@ fn by_receiver(window: &Features, context: &Context) -> Option<Bottleneck> {
     }
 }
 
-/// The kernel reports it; or it reports it now and then, and all of the window is in flight, or the
-/// receiving lane is busy. A sender that paces by its measured rate (BBR) adapts to the rate that
-/// the window allows, so that it seldom waits for the window.
+/// The kernel reports it; or all of the window is in flight all the time; or the kernel reports it
+/// now and then, and most of the window is in flight, or the receiving lane is busy. A sender that
+/// paces by its measured rate (BBR) adapts to the rate that the window allows, so that it seldom
+/// waits for the window.
 fn held_by_window(window: &Features, context: &Context) -> bool {
     let in_flight = window.window_use() >= 0.85 && window.fill < NEARLY_FILLED;
     let late = context.receiver_lane.is_some_and(|lane| lane.is_busy());
     window.window_limited >= LIMITED_MIN
+        || window.window_fill >= WHOLE && has_room(window)
         || window.window_limited >= SOMETIMES_LIMITED_MIN && (in_flight || late)
 }
 
 fn by_send_buffer(window: &Features, _: &Context) -> Option<Bottleneck> {
     // Where the path is the limit the lane is blocked in send too, but then segments are queued.
     let blocked = window.sink >= 0.5 && window.queued < 0.2 && window.buffer_fill >= 0.7;
-    if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked {
+    let whole = window.buffer_fill >= WHOLE && window.queued < 0.2 && has_room(window);
+    if window.buffer_limited < BUFFER_LIMITED_MIN && !blocked && !whole {
         return None;
     }
     let full = has_standing_queue(window) && window.fill >= FILLED;
@@ -306,10 +309,18 @@ fn has_standing_queue(window: &Features) -> bool {
         false => QUEUE_SECONDS_MIN,
     };
     let long = window.queueing() >= 1.25 && queue_s >= noise_s;
-    let steady = window.queueing() >= 1.08
+    let steady = window.queueing() >= STEADY_QUEUEING
         && queue_s >= STEADY_QUEUE_SECONDS_MIN
         && queue_s > 3.0 * window.deviation_s;
     long || steady
+}
+
+/// Nothing queues and nothing is lost: the path could carry more than is in flight. A congestion
+/// window that has stopped growing at the peer's window, or at the buffer, is as full as they are.
+fn has_room(window: &Features) -> bool {
+    window.queueing() < STEADY_QUEUEING
+        && !has_standing_queue(window)
+        && window.retransmitted == 0.0
 }
 
 /// Share of a window's or a stream's steady time from which pauses count as the cause.
@@ -319,6 +330,10 @@ pub(crate) const SATURATED: f64 = 0.88;
 /// Share of the fastest rate of acknowledgements.
 const BURSTY_MAX: f64 = 0.7;
 const LIMITED_MIN: f64 = 0.5;
+/// Of a window or a buffer: a segment or two is always between two acknowledgements.
+const WHOLE: f64 = 0.95;
+/// The round trip over the least one, where it is steady.
+const STEADY_QUEUEING: f64 = 1.08;
 /// A window that limits a stream allows about the present rate, or up to this many times as much
 /// where the round trip varies.
 const CEILING_MAX: f64 = 2.5;

@@ -400,6 +400,7 @@ fn together(streams: &[StreamVerdict]) -> Features {
         fill: mean(|f| f.fill),
         window_high_bytes: mean(|f| f.window_high_bytes),
         window_low_bytes: mean(|f| f.window_low_bytes),
+        window_fill: mean(|f| f.window_fill),
         buffer_fill: mean(|f| f.buffer_fill),
         round_trip_s: mean(|f| f.round_trip_s),
         deviation_s: mean(|f| f.deviation_s),

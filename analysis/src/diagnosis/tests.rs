@@ -192,8 +192,9 @@ macro_rules! recorded {
 /// Mbit/s, a source of 20; 0.1 % loss; a queue of 64 KiB; a stop of 250 ms every 8 MiB; BBR. The
 /// next has such stops, a window of 256 KiB and a queue of 128 KiB. Then BBR with a window of 256
 /// KiB; four streams that share one pipe, at 30 Mbit/s as source or at 20 as sink; one of four
-/// streams over a path that is down for 400 ms every 1.5 s.
-const RECORDED: [(&str, &str, &str, Bottleneck); 13] = [
+/// streams over a path that is down for 400 ms every 1.5 s. The last stops for 250 ms every 32 MiB,
+/// with a window of 1 MiB that is always in flight.
+const RECORDED: [(&str, &str, &str, Bottleneck); 14] = [
     recorded!("receive-window", "cubic", Bottleneck::ReceiveWindow),
     recorded!("receive-window-4", "cubic", Bottleneck::ReceiveWindow),
     recorded!("slow-receiver", "cubic", Bottleneck::SlowReceiver),
@@ -207,6 +208,7 @@ const RECORDED: [(&str, &str, &str, Bottleneck); 13] = [
     recorded!("slow-source-4", "cubic", Bottleneck::SlowSource),
     recorded!("slow-receiver-4", "cubic", Bottleneck::SlowReceiver),
     recorded!("cuts", "cubic", Bottleneck::Undetermined),
+    recorded!("lockstep-window", "cubic", Bottleneck::ReceiveWindow),
 ];
 
 #[test]
@@ -217,10 +219,14 @@ fn real_connections_are_understood() {
         let verdict = diagnose(&evidence);
         assert_eq!(verdict.primary, Some(expect), "{name}: {}", brief(&verdict));
         let period = verdict.figures.period.map(|period| period.bytes);
-        let stops = matches!(name, "pauses" | "hpss");
+        let stops = match name {
+            "pauses" | "hpss" => Some(8 << 20),
+            "lockstep-window" => Some(32 << 20),
+            _ => None,
+        };
         // A stream that waits for a pipe stops after each request.
         if !name.starts_with("slow") {
-            assert_eq!(period, stops.then_some(8 << 20), "{name}");
+            assert_eq!(period, stops, "{name}");
         }
     }
 }
@@ -316,6 +322,55 @@ fn a_window_that_is_far_too_large_is_no_cap() {
             ..rules::Context::default()
         };
         assert_eq!(rules::held_by(&window, &context), expect, "{round_trip_s}");
+    }
+}
+
+/// The whole of a window or of a send buffer is in flight all the time: it is the limit, unless a
+/// queue stands or segments are lost. Its part in flight, the buffer's, the round trip over the
+/// least one, the share that is sent again; an overflow at this window makes all else look like a
+/// full path.
+#[test]
+fn a_window_that_is_all_in_flight_is_no_full_path() {
+    for (window_fill, buffer_fill, queueing, retransmitted, expect) in [
+        (0.99, 0.1, 1.01, 0.0, Bottleneck::ReceiveWindow),
+        (0.90, 0.1, 1.01, 0.0, Bottleneck::PathFull),
+        (0.99, 0.1, 1.30, 0.0, Bottleneck::PathFull),
+        (0.99, 0.1, 1.01, 0.01, Bottleneck::PathFull),
+        (0.50, 1.1, 1.01, 0.0, Bottleneck::SendBuffer),
+        (0.50, 1.1, 1.30, 0.0, Bottleneck::PathFull),
+    ] {
+        let window = Features {
+            goodput: 10e6,
+            busy: 1.0,
+            window_limited: 0.3,
+            queued: if buffer_fill > 1.0 { 0.0 } else { 1.0 },
+            fill: 0.99,
+            window_fill,
+            window_high_bytes: 1.05e6,
+            window_low_bytes: 1.05e6,
+            buffer_fill,
+            round_trip_s: 0.102 * queueing,
+            deviation_s: 0.001,
+            round_trip_min_s: 0.102,
+            retransmitted,
+            growth: 1.0,
+            ..Features::default()
+        };
+        let context = rules::Context {
+            losses: Losses { episodes: 1, per_episode: 30.0, rate: 1e-5, ..Losses::default() },
+            goodput: window.goodput,
+            total_goodput: window.goodput,
+            peak: 10e6,
+            total_seen: 12e6,
+            round_trip_min_s: 0.102,
+            window_max_bytes: 1.05e6,
+            mss_bytes: 1448.0,
+            congestion: "cubic".into(),
+            receiver_lane: Some(rules::ReceiverLane { waiting: 0.9, passage: 0.0, sink: 0.0 }),
+            ..rules::Context::default()
+        };
+        let name = format!("{window_fill} {buffer_fill} {queueing} {retransmitted}");
+        assert_eq!(rules::held_by(&window, &context), expect, "{name}");
     }
 }
 

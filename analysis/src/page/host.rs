@@ -44,8 +44,8 @@ pub fn page(host: Host<'_>) -> Page {
     Page {
         title: format!("Costs of {}", model.host),
         subtitle: format!(
-            "{} CPUs, experiment {}, fitted {}",
-            model.cpus,
+            "{}, experiment {}, fitted {}",
+            curves::cpus(model),
             model.experiment,
             utc::utc(fitted).split('.').next().unwrap_or_default().replace('T', " ")
         ),
@@ -198,7 +198,7 @@ fn rates(study: &Study) -> Vec<Block> {
         let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
         (!series.is_empty()).then(|| Figure {
             name: format!("rate-{}", scenario.name()),
-            title: format!("Rate of {}", scenario.name()),
+            title: format!("Rate of {}", scenario.told()),
             about: "Medians; bars are the middle half of the runs.".into(),
             chart: Chart::Xy(Xy {
                 x: sizes_axis(cells.iter().map(|cell| cell.key.request_bytes)),
@@ -231,7 +231,7 @@ fn compositions(study: &Study) -> Vec<Block> {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         errors.extend(one.errors());
-        let name = format!("{}, {:?}", one.scenario.name(), one.end).to_lowercase();
+        let name = format!("{}, {:?}", one.scenario.told(), one.end).to_lowercase();
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.extend(points),
             None => series.push(Series::dots(&name, series.len(), points)),
@@ -360,8 +360,18 @@ mod tests {
         let page = page(Host { model: &model, study: Some(&study), copies: &copies });
         let html = page.html();
         assert!(html.len() < 3_000_000, "{}", html.len());
-        for text in ["disk source 13", "2 of 3 copies took", "Table 1. CPU cost of a disk source"] {
+        let texts = [
+            "disk source 13",
+            "2 of 3 copies took",
+            "Table 1. CPU cost of a disk source",
+            "Rate of disk source",
+            "CPU time, ns/B (log scale)",
+        ];
+        for text in texts {
             assert!(html.contains(text), "{text}\n{html}");
+        }
+        for text in [">disk-source", " disk-source", "EiB", " us<", " us ", ">0 CPUs"] {
+            assert!(!html.contains(text), "{text}\n{html}");
         }
         let names: Vec<&str> = page.figures().map(|figure| figure.name.as_str()).collect();
         for name in ["cost-0", "residuals", "predictions", "rate-net", "compositions"] {
@@ -373,6 +383,8 @@ mod tests {
     fn a_host_that_nobody_measured() {
         let model = HostModel { host: "ada".into(), ..HostModel::default() };
         let html = page(Host { model: &model, study: None, copies: &[] }).html();
-        assert!(html.contains("datapump measure all"), "{html}");
+        for text in ["datapump measure all", "number of CPUs unknown"] {
+            assert!(html.contains(text), "{text}\n{html}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Block, Page, Section};
 use super::{style, words};
-use crate::plot::{Align, Column, Figure, Table};
+use crate::plot::{Align, Column, Figure, Table, fills};
 use crate::report::escape;
 
 /// No other script than ours, no picture, no connection: whatever a name in a page is made of.
@@ -81,6 +81,7 @@ fn head(title: &str, policy: Option<&str>) -> Markup {
 pub(super) fn body(page: &Page) -> Markup {
     let words = &words::section(page);
     html! {
+        (fills())
         header {
             h1 { (shown(&page.title)) }
             p class="subtitle" { (shown(&page.subtitle)) }
@@ -138,7 +139,7 @@ fn figure(figure: &Figure) -> Markup {
         figure id=(figure.name) {
             h3 { (shown(&figure.title)) }
             (figure.drawing())
-            @if legend.len() > 1 {
+            @if figure.needs_legend() {
                 ul class="legend" {
                     @for key in &legend { li { (key.drawing()) (shown(&key.text)) } }
                 }

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use self::streams::Streams;
 use super::{Block, Page, Section};
-use crate::diagnosis::{Bottleneck, Verdict, diagnose, evidence};
-use crate::plot::{Bar, Bars, Chart, Figure};
+use crate::diagnosis::{Bottleneck, StreamVerdict, Verdict, diagnose, evidence};
+use crate::plot::scale::Unit;
+use crate::plot::{Bar, Bars, Chart, Column, Figure, Table};
 use crate::record::sample::{Environment, Record};
 use crate::report::{explain, results};
 use base::units::{Bytes, Rate};
@@ -104,8 +105,8 @@ fn moved(record: &Record) -> Vec<(String, String)> {
     let rate = Rate { bytes_per_second: moved.goodput_bytes_per_s };
     let mut facts = vec![
         ("moved".to_string(), Bytes(moved.bytes).to_string()),
-        ("time, from start to end".to_string(), format!("{:.2} s", moved.elapsed_s)),
-        (rate_over(record), rate.to_string()),
+        ("time".to_string(), time(record)),
+        ("rate".to_string(), format!("{rate}, over that time")),
         ("streams".to_string(), record.options.streams.to_string()),
     ];
     if let Some(reason) = &record.void_reason {
@@ -123,7 +124,7 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
     let told = explain::figures(verdict);
     let told = told.into_iter().map(|(name, value)| match name {
         "rate" => ("rate of the streams", value),
-        "slow start" => ("slow start of the streams", value),
+        "slow start" => ("slow start of the streams", format!("{value} in which data moved")),
         _ => (name, value),
     });
     facts.extend(told.map(|(name, value)| (name.to_string(), value)));
@@ -133,18 +134,54 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
         Block::Figures(vec![shares(verdict)]),
         Block::Text(beside_verdict(verdict)),
         Block::Facts(facts),
-        Block::Text("What to change, in this order:".into()),
+        Block::Text(format!("What to change{}:", explain::in_order(verdict))),
         Block::List(explain::advice(verdict)),
+        Block::Table(each_stream(verdict)),
     ]
 }
 
-/// The rate of a run may be over less than its whole time: from the first byte on.
-fn rate_over(record: &Record) -> String {
+/// What held each stream back; nothing where one stream is the run.
+fn each_stream(verdict: &Verdict) -> Table {
+    let number = Column::number;
+    let row = |one: &StreamVerdict| {
+        let held = one.shares.all().iter().take(3);
+        let held: Vec<String> = held
+            .map(|share| format!("{} {:.0} %", share.class.name(), 100.0 * share.share))
+            .collect();
+        let rate = one.features.goodput;
+        vec![
+            one.number.to_string(),
+            Unit::of_rates(rate).name_with(rate),
+            held.join(", "),
+            format!("{:.3} %", 100.0 * one.losses.retransmitted()),
+            one.losses.episodes.to_string(),
+            one.pauses.count.to_string(),
+        ]
+    };
+    let is_many = verdict.streams.len() > 1;
+    let rows = verdict.streams.iter().filter(|_| is_many).take(ROWS_MAX).map(row).collect();
+    let columns = vec![
+        number("stream"),
+        number("rate after slow start"),
+        Column::text("limited by, share of its time"),
+        number("sent again, of all segments sent"),
+        number("recovery episodes"),
+        number("pauses"),
+    ];
+    Table { caption: "Each stream".into(), columns, rows }
+}
+
+/// The time that the rate is over, and what else passed.
+fn time(record: &Record) -> String {
     let moved = &record.moved;
     let over_s = moved.bytes as f64 / moved.goodput_bytes_per_s;
     match over_s.is_finite() && over_s < moved.elapsed_s * 0.995 {
-        true => format!("rate over the {over_s:.2} s in which data moved"),
-        false => "rate over that time".into(),
+        true => format!(
+            "{over_s:.2} s; with the {:.2} s of login before it {:.2} s",
+            moved.elapsed_s - over_s,
+            moved.elapsed_s
+        ),
+        false => format!("{:.2} s", moved.elapsed_s),
     }
 }
 
@@ -199,6 +236,7 @@ fn hosts(record: &Record, environments: &BTreeMap<i64, Environment>) -> Vec<Bloc
 }
 
 const TITLE_LETTERS: usize = 160;
+const ROWS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,7 @@ border-left:5px solid #0072b2;border-radius:3px}\
 nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2em 1.2em;padding:0;margin:.8em 0}\
 .figures{display:grid;gap:24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr))}\
 figure{margin:0;min-width:0;max-width:640px;break-inside:avoid}\
+svg.fills{position:absolute}\
 figure svg{display:block;width:100%;height:auto}\
 figcaption{font-size:.875rem;margin:.3em 0}\
 .view svg{cursor:crosshair;touch-action:pan-y}\

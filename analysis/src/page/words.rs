@@ -48,7 +48,7 @@ fn has_word(text: &str, form: &str) -> bool {
 }
 
 /// A term, the forms in which it is used, and what it means.
-const WORDS: [(&str, &[&str], &str); 12] = [
+const WORDS: [(&str, &[&str], &str); 13] = [
     (
         "Cb, Cr, Cs",
         &["Cb", "Cr", "Cs"],
@@ -80,6 +80,12 @@ const WORDS: [(&str, &[&str], &str); 12] = [
         "recovery episode",
         &["recovery episode", "recovery episodes", "Recovery episode"],
         "the time in which TCP sends again what was lost, and slows down",
+    ),
+    (
+        "retransmitted",
+        &["retransmitted", "sent again"],
+        "sent once more because it seemed lost; a share of it is of all segments that were sent, \
+         these included",
     ),
     (
         "RS*",

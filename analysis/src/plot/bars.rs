@@ -85,8 +85,7 @@ impl Bars {
         }
         html! {
             @for (part, x, length) in placed {
-                @let (class, colour) = draw::fill(part.colour);
-                rect class=(class) fill=(colour) x=(number(x)) y=(number(y)) height="12"
+                rect fill=(draw::pattern(part.colour)) x=(number(x)) y=(number(y)) height="12"
                     width=(number(length.max(0.5))) data-value=(value(part.value)) {}
             }
         }

@@ -23,7 +23,8 @@ pub fn style() -> String {
     let mut dark = format!(
         ".t{{fill:{INK_DARK}}}.f{{fill:{FAINT_DARK}}}.g{{stroke:{GRID_DARK}}}\
          .track{{fill:{GRID_DARK}}}\
-         .a{{stroke:{FAINT_DARK}}}.paper{{fill:{PAPER_DARK}}}.span{{fill:{INK_DARK}}}"
+         .a{{stroke:{FAINT_DARK}}}.hatch{{stroke:{PAPER_DARK}}}.frame{{stroke:{INK_DARK}}}\
+         .paper{{fill:{PAPER_DARK}}}.span{{fill:{INK_DARK}}}"
     );
     for (number, colour) in DARK.iter().enumerate() {
         dark.push_str(&format!(".s{number}{{stroke:{colour}}}.b{number}{{fill:{colour}}}"));

@@ -25,16 +25,44 @@ pub(super) fn stroke(colour: usize) -> (String, &'static str) {
     (format!("s{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
 }
 
-/// How a line of this colour is broken, so that lines are told apart without colours too. The first
-/// is whole.
-pub(super) fn dashes(colour: usize) -> Option<&'static str> {
-    const DASHES: [Option<&str>; colour::COUNT] =
-        [None, Some("9 3"), Some("3 2"), Some("9 3 2 3"), Some("14 4 3 4"), Some("1.5 2.5")];
+pub(super) fn fill(colour: usize) -> (String, &'static str) {
+    (format!("b{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
+}
+
+/// How the line of a series is broken, so that it is known without its colour.
+pub(super) fn dash(colour: usize) -> Option<&'static str> {
     DASHES[colour % colour::COUNT]
 }
 
-pub(super) fn fill(colour: usize) -> (String, &'static str) {
-    (format!("b{}", colour % colour::COUNT), colour::LIGHT[colour % colour::COUNT])
+/// How the points of a series are drawn, so that they are known without their colour: what follows
+/// the place of a point in its path, the width of the stroke, and its ends.
+pub(super) fn marker(colour: usize) -> (&'static str, &'static str, &'static str) {
+    MARKERS[colour % colour::COUNT]
+}
+
+/// The fill of an area: its colour, and a pattern of `patterns` over it.
+pub(super) fn pattern(colour: usize) -> String {
+    let colour = colour % colour::COUNT;
+    format!("url(#fill-{colour}) {}", colour::LIGHT[colour])
+}
+
+/// What areas are filled with: each page, and each drawing that stands alone, has them once.
+pub(crate) fn patterns() -> Markup {
+    html! {
+        defs {
+            @for (number, lines) in PATTERNS.iter().enumerate() {
+                @let (class, colour) = fill(number);
+                pattern id=(format!("fill-{number}")) width="8" height="8"
+                    patternUnits="userSpaceOnUse" {
+                    rect class=(class) fill=(colour) width="8" height="8" {}
+                    @if !lines.is_empty() {
+                        path class="hatch" stroke=(colour::PAPER) stroke-opacity="0.75"
+                            stroke-width="1.2" fill="none" d=(lines) {}
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The sign of a legend, in a box of 20 by 12.
@@ -44,17 +72,24 @@ pub(super) fn sign(sign: Sign) -> Markup {
             let (class, colour) = stroke(number);
             html! {
                 path class=(class) stroke=(colour) stroke-width="2.5" fill="none"
-                    stroke-dasharray=[dashes(number)] d="M1 6H19" {}
+                    stroke-dasharray=[dash(number)] d="M0 6H20" {}
             }
         }
-        Sign::Area(colour) => {
-            let (class, colour) = fill(colour);
-            html! { rect class=(class) fill=(colour) x="1" y="1" width="18" height="10" {} }
+        Sign::Area(colour) => html! {
+            rect fill=(pattern(colour)) x="1" y="1" width="18" height="10" {}
+        },
+        Sign::Dot(number) => {
+            let (class, colour) = stroke(number);
+            let (shape, width, ends) = marker(number);
+            html! {
+                path class=(class) stroke=(colour) stroke-width=(width) stroke-linecap=(ends)
+                    fill="none" d=(format!("M10 6{shape}")) {}
+            }
         }
-        Sign::Dot(colour) => {
-            let (class, colour) = fill(colour);
-            html! { circle class=(class) fill=(colour) cx="10" cy="6" r="3.5" {} }
-        }
+        Sign::Frame => html! {
+            rect x="3" y="1" width="14" height="10" fill="none" stroke=(INK) stroke-width="2"
+                class="frame" {}
+        },
         Sign::Mark(mark) => mark_sign(mark),
         Sign::Span(kind) => timelines::shape(kind, 1.0, 0.0, 18.0),
     }
@@ -148,6 +183,26 @@ pub(super) fn lines(text: &str, letters: usize, lines_max: usize) -> Vec<String>
     lines.iter().map(|line| line.trim_end().to_string()).filter(|line| !line.is_empty()).collect()
 }
 
+const DASHES: [Option<&str>; colour::COUNT] =
+    [None, Some("8 3"), Some("2 2"), Some("8 3 2 3"), Some("12 4"), Some("4 3 1 3")];
+/// A round dot, a square, a cross, a plus, a diamond, a triangle.
+const MARKERS: [(&str, &str, &str); colour::COUNT] = [
+    ("h0", "5", "round"),
+    ("h0", "4.5", "square"),
+    ("h0m-3 -3l6 6m0 -6l-6 6", "1.6", "butt"),
+    ("h0m-3.5 0h7m-3.5 -3.5v7", "1.6", "butt"),
+    ("h0m0 -4l4 4l-4 4l-4 -4l4 -4", "1.6", "round"),
+    ("h0m0 -3.5l3.5 6h-7l3.5 -6", "1.6", "round"),
+];
+/// Lines over the colour of an area, in a square of 8 that repeats.
+const PATTERNS: [&str; colour::COUNT] = [
+    "",
+    "M-2 2L2 -2M0 8L8 0M6 10L10 6",
+    "M2 2h0.1M6 6h0.1M1.5 2h1M5.5 6h1",
+    "M-2 6L2 10M0 0L8 8M6 -2L10 2",
+    "M0 4H8",
+    "M4 0V8M0 4H8",
+];
 const LEFT: f64 = 8.0;
 const ROW_PX: f64 = 20.0;
 /// The mean width of a letter of 13 px, rounded up.

@@ -15,7 +15,7 @@ mod xy;
 use maud::{Markup, PreEscaped, html};
 
 pub use self::bars::{Bar, Bars, Part};
-pub use self::heat::Heat;
+pub use self::heat::{Heat, Spots};
 pub use self::timelines::{SpanKind, TimeSpan, Timeline, Timelines};
 pub use self::xy::{Axis, Drawn, Mark, Marks, Series, Ticks, Xy};
 use crate::report::escape;
@@ -89,6 +89,8 @@ pub(crate) enum Sign {
     Line(usize),
     Area(usize),
     Dot(usize),
+    /// The edge of a cell.
+    Frame,
     Mark(Mark),
     Span(SpanKind),
 }
@@ -108,6 +110,7 @@ impl Figure {
         let style = PreEscaped(format!("{}{ALONE}", colour::style()));
         let whole = html! {
             style { (style) }
+            (draw::patterns())
             rect class="paper" width=(draw::WIDTH) height="100%" fill="#fff" {}
             text class="t title" x="8" y="20" fill=(colour::INK) { (escape::line(&self.title)) }
             g transform=(format!("translate(0 {TITLE_PX})")) { (inner) }
@@ -141,12 +144,18 @@ impl Figure {
         }
     }
 
+    /// True if its label alone does not say what is drawn.
+    pub(crate) fn needs_legend(&self) -> bool {
+        let least = if matches!(self.chart, Chart::Heat(_)) { 1 } else { 2 };
+        self.legend().len() >= least
+    }
+
     /// The entries of its legend; none where one series speaks for itself.
     pub(crate) fn legend(&self) -> Vec<Key> {
         match &self.chart {
             Chart::Xy(chart) => chart.legend(),
             Chart::Bars(chart) => chart.legend(),
-            Chart::Heat(_) => Vec::new(),
+            Chart::Heat(chart) => chart.legend(),
             Chart::Timelines(chart) => chart.legend(),
         }
     }
@@ -156,8 +165,17 @@ impl Figure {
         match &self.chart {
             Chart::Xy(chart) => chart.tables(),
             Chart::Bars(chart) => vec![chart.table()],
-            Chart::Heat(chart) => vec![chart.table()],
+            Chart::Heat(chart) => chart.tables(),
             Chart::Timelines(chart) => vec![chart.table()],
+        }
+    }
+}
+
+/// What the areas of drawings are filled with: once in each page that shows drawings.
+pub(crate) fn fills() -> Markup {
+    html! {
+        svg width="0" height="0" aria-hidden="true" focusable="false" class="fills" {
+            (draw::patterns())
         }
     }
 }

@@ -163,8 +163,44 @@ fn drawings() {
         rows: vec!["64K".into(), "1M".into()],
         columns: vec!["1".into(), "4".into()],
         values: vec![vec![Some(1.0), Some(4.0)], vec![Some(9.0), None]],
+        best: Some((1, 0, "fastest: window 1M, streams 1, 9 Mbit/s".into())),
+        spots: vec![Spots { name: "pause".into(), mark: Mark::Span, at: vec![(0, 0.5, 1.5)] }],
     };
     insta::assert_snapshot!("heat", figure(Chart::Heat(heat)).file());
+}
+
+/// Without their colours series differ in their dashes, their shapes or their patterns, and the
+/// legend shows the same; a logarithmic axis says that it is one.
+#[test]
+fn series_differ_in_more_than_their_colour() {
+    let mut dashes: Vec<_> = (0..colour::COUNT).map(draw::dash).collect();
+    let mut shapes: Vec<_> = (0..colour::COUNT).map(draw::marker).collect();
+    dashes.sort();
+    dashes.dedup();
+    shapes.sort();
+    shapes.dedup();
+    assert_eq!((dashes.len(), shapes.len()), (colour::COUNT, colour::COUNT));
+    let points = vec![(1.0, 1.0), (10.0, 2.0)];
+    let chart = Xy {
+        x: Axis { is_log: true, ..Axis::of("request size, bytes") },
+        series: vec![
+            Series::line("a", 1, points.clone()),
+            Series::dots("b", 2, points.clone()),
+            Series::area("c", 3, points, vec![0.0, 0.0]),
+        ],
+        ..xy(Vec::new())
+    };
+    let file = figure(Chart::Xy(chart)).file();
+    // The shape stands at each of two points.
+    for (times, text) in [
+        (2, "stroke-dasharray=\"8 3\""),
+        (3, "h0m-3 -3l6 6m0 -6l-6 6"),
+        (2, "fill=\"url(#fill-3) "),
+    ] {
+        assert_eq!(file.matches(text).count(), times, "{text}: series and legend\n{file}");
+    }
+    assert!(file.contains("id=\"fill-3\"") && file.contains("request size, bytes (log scale)"));
+    assert!(!file.contains("Mbit/s (log scale)"), "{file}");
 }
 
 /// Names keep what tells them apart, which is often their end.

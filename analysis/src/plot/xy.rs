@@ -87,6 +87,13 @@ impl Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
+    /// Its label as it is drawn. Equal distances are equal factors on a logarithmic axis, which a
+    /// reader must be told.
+    fn named(&self) -> String {
+        let label = escape::line(&self.label);
+        if self.is_log { format!("{label} (log scale)") } else { label }
+    }
+
     /// With zero, where bars and areas begin.
     pub fn from_zero(label: &str) -> Axis {
         Axis { holds: vec![0.0], ..Axis::of(label) }
@@ -363,7 +370,7 @@ impl Plane {
         let (left, right) = (number(LEFT), number(WIDTH - RIGHT));
         let (bottom, middle) = (HEIGHT - BOTTOM, (LEFT + WIDTH - RIGHT) / 2.0);
         html! {
-            text class="f" x="4" y="15" fill=(FAINT) { (escape::line(&chart.y.label)) }
+            text class="f" x="4" y="15" fill=(FAINT) { (chart.y.named()) }
             g class="ticks-y" {
                 @for (at, text) in &self.y.ticks {
                     @let y = self.y.px(*at);
@@ -382,34 +389,40 @@ impl Plane {
             }
             path class="a" stroke=(FAINT) d=(format!("M{left} {}H{right}", number(bottom))) {}
             text class="f" x=(number(middle)) y=(number(HEIGHT - 6.0)) text-anchor="middle"
-                fill=(FAINT) { (escape::line(&chart.x.label)) }
+                fill=(FAINT) { (chart.x.named()) }
         }
     }
 
     fn series(&self, series: &Series, points: &[(f64, f64)]) -> Markup {
         let (stroke_class, stroke) = draw::stroke(series.colour);
-        let (fill_class, fill) = draw::fill(series.colour);
         let count = series.drawn(points);
         let name = escape::line(&series.name);
         match &series.drawn {
-            Drawn::Area(below) | Drawn::Range(below) => {
-                let is_pale = matches!(series.drawn, Drawn::Range(_));
-                let opacity = if is_pale { "0.35" } else { "1" };
+            Drawn::Area(below) => html! {
+                path fill=(draw::pattern(series.colour)) data-points=(count) data-series=(name)
+                    d=(self.area(points, below)) {}
+            },
+            Drawn::Range(below) => {
+                let (fill_class, fill) = draw::fill(series.colour);
                 html! {
-                    path class=(fill_class) fill=(fill) fill-opacity=(opacity) data-points=(count)
+                    path class=(fill_class) fill=(fill) fill-opacity="0.35" data-points=(count)
                         data-series=(name) d=(self.area(points, below)) {}
                 }
             }
-            Drawn::Dots => html! {
-                (self.limits(series))
-                path class=(stroke_class) stroke=(stroke) stroke-width="5" stroke-linecap="round"
-                    fill="none" data-points=(count) data-series=(name) d=(self.dots(points)) {}
-            },
+            Drawn::Dots => {
+                let (shape, width, ends) = draw::marker(series.colour);
+                html! {
+                    (self.limits(series))
+                    path class=(stroke_class) stroke=(stroke) stroke-width=(width)
+                        stroke-linecap=(ends) fill="none" data-points=(count) data-series=(name)
+                        d=(self.dots(points, shape)) {}
+                }
+            }
             Drawn::Line | Drawn::Steps => html! {
                 (self.limits(series))
                 path class=(stroke_class) stroke=(stroke) stroke-width="1.5"
-                    stroke-linejoin="round" stroke-dasharray=[draw::dashes(series.colour)]
-                    fill="none" data-points=(count) data-series=(name)
+                    stroke-dasharray=[draw::dash(series.colour)] stroke-linejoin="round" fill="none"
+                    data-points=(count) data-series=(name)
                     d=(self.line(points, series.drawn == Drawn::Steps)) {}
             },
         }
@@ -450,10 +463,10 @@ impl Plane {
         path
     }
 
-    fn dots(&self, points: &[(f64, f64)]) -> String {
+    fn dots(&self, points: &[(f64, f64)], shape: &str) -> String {
         let known = points.iter().filter(|(_, y)| !y.is_nan());
         known
-            .map(|(x, y)| format!("M{} {}h0", number(self.x.px(*x)), number(self.y.px(*y))))
+            .map(|(x, y)| format!("M{} {}{shape}", number(self.x.px(*x)), number(self.y.px(*y))))
             .collect()
     }
 

@@ -58,6 +58,15 @@ impl Scenario {
         Scenario::NAMES[self as usize]
     }
 
+    /// As texts say it, where `name` is what is typed: a part has one spelling in a report.
+    pub fn told(self) -> &'static str {
+        match self {
+            Scenario::DiskSource => "disk source",
+            Scenario::DiskSink => "disk sink",
+            other => other.name(),
+        }
+    }
+
     pub fn parse(text: &str) -> Option<Scenario> {
         Scenario::NAMES.iter().position(|name| *name == text).map(|i| Scenario::ALL[i])
     }

@@ -55,10 +55,10 @@ pub fn costs(fit: &Fit) -> Vec<String> {
         _ => "no size".into(),
     };
     let mut lines = vec![format!(
-        "{range}: Cb = {} ns/B, Cr = {} us{}{}",
+        "{range}: Cb = {} ns/B, Cr = {} µs{}{}",
         interval(fit.cb_ns, ns),
         interval(fit.cr_ns, us),
-        fit.cs_ns.map_or(String::new(), |cs| format!(", Cs = {} us", interval(cs, us))),
+        fit.cs_ns.map_or(String::new(), |cs| format!(", Cs = {} µs", interval(cs, us))),
         match fit.known.cb_ns != 0.0 || fit.known.cr_ns != 0.0 {
             true => " (without the pump's own)",
             false => "",
@@ -73,7 +73,7 @@ pub fn costs(fit: &Fit) -> Vec<String> {
     if let Some(line) = fit.theil_sen {
         lines.push(format!(
             "a second fit that outliers hardly move (Theil-Sen, without bounds): Cb = {} ns/B, \
-             Cr = {} us{}",
+             Cr = {} µs{}",
             ns(line.intercept),
             us(line.slope),
             if fit.cs_ns.is_some() { ", starts subtracted" } else { "" }
@@ -152,26 +152,28 @@ fn balance(fit: &Fit) -> Option<String> {
 /// The cost of a host's parts, from its stored model.
 pub fn host(model: &HostModel) -> Sheet {
     let mut sheet = Sheet::new(
-        format!("Host {}: {} CPUs, from {}", model.host, model.cpus, model.experiment),
-        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "RS*", "measured MB/s", "at"],
+        format!("Host {}: {}, from {}", model.host, cpus(model), model.experiment),
+        &["part", "sizes", "Cb ns/B", "Cr µs", "Cs µs", "RS*", "measured MB/s", "at"],
     );
     for part in &model.components {
         let best = part.bandwidth.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
         for regime in &part.regimes {
-            let balance = balance_bytes(regime.cb_ns.value, regime.cr_ns.value);
             sheet.row(vec![
                 words(part),
                 format!("{} to {}", size(regime.request_bytes_min), size(regime.request_bytes_max)),
                 interval(regime.cb_ns, ns),
                 interval(regime.cr_ns, us),
                 regime.cs_ns.map_or("-".into(), |cs| interval(cs, us)),
-                balance.map_or("-".into(), |bytes| Bytes(bytes as u64).to_string()),
+                balance_text(regime.cb_ns, regime.cr_ns),
                 best.map_or("-".into(), |(_, rate)| mega(rate.value)),
                 best.map_or("-".into(), |(at, _)| size(*at)),
             ]);
         }
     }
-    sheet.note("RS* = Cr/Cb: the request size where a request costs as much as its bytes");
+    sheet.note(
+        "RS* = Cr/Cb: the request size where a request costs as much as its bytes; unknown where \
+         either costs too little to be told from nothing",
+    );
     sheet.note("measured MB/s: the best rate at any request size, and that size");
     sheet.note("the pump's own cost is subtracted once from every other part");
     sheet.note(
@@ -181,6 +183,27 @@ pub fn host(model: &HostModel) -> Sheet {
     sheet.note("from runs without a soaker, by clocks, where there are any");
     sheet
 }
+
+/// How many CPUs a host has.
+pub fn cpus(model: &HostModel) -> String {
+    match model.cpus {
+        0 => "number of CPUs unknown".into(),
+        1 => "1 CPU".into(),
+        count => format!("{count} CPUs"),
+    }
+}
+
+/// RS* in a table. Where a byte may cost nothing, or a request nothing, there is no such size.
+pub(super) fn balance_text(cb_ns: Estimate, cr_ns: Estimate) -> String {
+    let balance = balance_bytes(cb_ns.value, cr_ns.value);
+    match balance.filter(|bytes| !cb_ns.holds(0.0) && (1.0..BALANCE_MAX).contains(bytes)) {
+        Some(bytes) => Bytes(bytes as u64).to_string(),
+        None => "unknown".into(),
+    }
+}
+
+/// No request is so large: a cost of a byte that gives more is as good as none.
+const BALANCE_MAX: f64 = 1_099_511_627_776.0;
 
 fn words(part: &Component) -> String {
     match part.conditions.as_str() {

@@ -47,7 +47,7 @@ fn row(route: &Route, what: &str, cost: &Cost) -> Vec<String> {
 }
 
 const COLUMNS: &[&str] =
-    &["route", "what", "copies", "start ms", "us/file", "small ns/B", "large ns/B", "error"];
+    &["route", "what", "copies", "start ms", "µs/file", "small ns/B", "large ns/B", "error"];
 
 #[cfg(test)]
 mod tests {

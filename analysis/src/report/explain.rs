@@ -43,7 +43,7 @@ pub fn page(verdict: &Verdict) -> String {
     for share in shares {
         text.push_str(&fact(share.class.name(), &format!("{} of the bytes", percent(share.share))));
     }
-    text.push_str("\nwhat to change\n");
+    text.push_str(&format!("\nwhat to change{}\n", in_order(verdict)));
     for (number, advice) in (1..).zip(advice(verdict)) {
         text.push_str(&format!("  {number}. {advice}\n"));
     }
@@ -61,7 +61,24 @@ pub fn page(verdict: &Verdict) -> String {
 
 /// What to change, in this order.
 pub fn advice(verdict: &Verdict) -> Vec<String> {
-    verdict.advice.iter().map(|advice| tell(verdict, advice)).collect()
+    let mut before = None;
+    let tell = |advice: &Advice| {
+        let told = tell(verdict, advice, before);
+        before = advice.predicted_bytes_per_s.or(before);
+        told
+    };
+    verdict.advice.iter().map(tell).collect()
+}
+
+/// What the order and the rates of several pieces of advice mean.
+pub fn in_order(verdict: &Verdict) -> &'static str {
+    match verdict.advice.len() {
+        0 | 1 => "",
+        _ => {
+            ", in this order: first what stops the data, then windows and hosts, then the path; \
+             each rate is with all changes up to there"
+        }
+    }
 }
 
 /// The sentence as a line of the summary; nothing where no rule matched or the transfer was too
@@ -147,8 +164,8 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
         }
         Bottleneck::Pacing => format!("{name}: {rate}, limited by {}", rate_option(verdict)),
         Bottleneck::PathLoss => format!(
-            "{name}: one segment in {:.0} is lost, which limits {each} to {} on {path}",
-            1.0 / figures.losses.rate.max(1e-9),
+            "{name}: one segment in {:.0} is sent again, which limits {each} to {} on {path}",
+            1.0 / figures.losses.retransmitted().max(1e-9),
             bits(features.goodput / verdict.streams.len().max(1) as f64)
         ),
         Bottleneck::PathFull => format!(
@@ -331,14 +348,16 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
         facts.extend(busy.map(|busy| (name, format!("{busy:.2} CPUs busy"))));
     }
     if let Some(rate) = verdict.predicted_bytes_per_s {
-        facts.push(("after all advice", bits(rate)));
+        let is_bound = verdict.advice.iter().any(|advice| advice.at_most);
+        let most = if is_bound { "at most " } else { "" };
+        facts.push(("after all advice", format!("{most}{}", bits(rate))));
     }
     facts
 }
 
 fn losses_text(again: u64, sent: u64) -> String {
     let share = 100.0 * again as f64 / sent.max(1) as f64;
-    format!("{again} of {sent} segments ({share:.3} %)")
+    format!("{again} of {sent} segments sent ({share:.3} %)")
 }
 
 fn habit(habit: &PauseStats) -> String {
@@ -385,7 +404,7 @@ fn streams(verdict: &Verdict) -> String {
             percent(f.busy),
             format!("{}/{}", percent(f.source + f.passage), percent(f.sink)),
             f.queueing(),
-            format!("{:.2} %", 100.0 * f.retransmitted),
+            format!("{:.2} %", 100.0 * stream.losses.retransmitted()),
             held.join(", ")
         ));
     }

@@ -30,7 +30,7 @@ pub(crate) fn sheets(study: &Study) -> Vec<Sheet> {
 fn costs(study: &Study) -> Sheet {
     let mut sheet = Sheet::new(
         heading(study.cpu_from),
-        &["what", "sizes", "error at most", "median", "Cb ns/B", "Cr us", "Cs us"],
+        &["what", "sizes", "error at most", "median", "Cb ns/B", "Cr µs", "Cs µs"],
     );
     for part in study.chosen() {
         for fit in &part.curve.fits {
@@ -60,7 +60,7 @@ fn costs(study: &Study) -> Sheet {
         let ends = [one.sizes.first(), one.sizes.last()];
         let [from, to] = ends.map(|end| size(end.map_or(0, |seen| seen.request_bytes)));
         sheet.row(vec![
-            format!("{} at the {} ({})", one.scenario.name(), one.end.name(), one.conditions),
+            format!("{} at the {} ({})", one.scenario.told(), one.end.name(), one.conditions),
             format!("{from} to {to}"),
             percent(worst),
             percent(middle),
@@ -104,7 +104,7 @@ pub fn soaking(all: &[Soaking]) -> Sheet {
     };
     for one in all {
         sheet.row(vec![
-            one.key.scenario.name().into(),
+            one.key.scenario.told().into(),
             size(one.key.request_bytes),
             format!("{}/{}", one.key.depths.source, one.key.depths.sink),
             format!("{}/{}", one.n.0, one.n.1),

@@ -110,7 +110,7 @@ fn depth(depths: Depths) -> String {
 fn pump(part: &PartStudy) -> Sheet {
     let mut sheet = Sheet::new(
         format!("The pump alone, null to null ({})", depth(part.depths)),
-        &["request size", "n", "us/request", "Mayr and Gray", "observed ns/B", "predicted ns/B"],
+        &["request size", "n", "µs/request", "Mayr and Gray", "observed ns/B", "predicted ns/B"],
     );
     let costs = per_request(part).into_iter();
     for (seen, (_, cost)) in part.curve.sizes().zip(costs) {
@@ -226,12 +226,11 @@ fn one_device(one: &Composition) -> Option<String> {
 fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
     let mut sheet = Sheet::new(
         "Table 8. What each part costs",
-        &["part", "sizes", "Cb ns/B", "Cr us", "Cs us", "per", "RS*", "advised", "Mayr and Gray"],
+        &["part", "sizes", "Cb ns/B", "Cr µs", "Cs µs", "per", "RS*", "advised", "Mayr and Gray"],
     );
     for part in chosen {
         let advised = advice(&study.parts, part.part, &part.conditions);
         for regime in part.curve.regimes() {
-            let balance = crate::model::fit::balance_bytes(regime.cb_ns.value, regime.cr_ns.value);
             sheet.row(vec![
                 match part.conditions.as_str() {
                     "" => name(part.part).to_string(),
@@ -245,7 +244,7 @@ fn summary(study: &Study, chosen: &[&PartStudy]) -> Sheet {
                     Counts::Requests => "request".into(),
                     Counts::Calls => "counted call".into(),
                 },
-                balance.map_or("-".into(), |bytes| Bytes(bytes as u64).to_string()),
+                curves::balance_text(regime.cb_ns, regime.cr_ns),
                 match (part.part, advised) {
                     (Part::Pump, _) | (_, None) => "-".into(),
                     (_, Some(offer)) => {
@@ -296,11 +295,11 @@ fn of_starts(part: &PartStudy) -> Option<String> {
 /// Cb and Cr in Table 8 of the report of Mayr and Gray (2000).
 fn of_the_report(part: Part) -> &'static str {
     match part {
-        Part::Pump => "0 ns, 20 us",
-        Part::DiskSource => "0.5 ns, 66 us",
-        Part::DiskSink => "1.6 ns, 53 us",
-        Part::NetSource => "40 ns, 0 us",
-        Part::NetSink => "20 ns, 20 us",
+        Part::Pump => "0 ns, 20 µs",
+        Part::DiskSource => "0.5 ns, 66 µs",
+        Part::DiskSink => "1.6 ns, 53 µs",
+        Part::NetSource => "40 ns, 0 µs",
+        Part::NetSink => "20 ns, 20 µs",
     }
 }
 
@@ -322,7 +321,7 @@ pub fn figures(study: &Study) -> Vec<Sheet> {
             groups.entry(&cell.key.conditions).or_default().push(cell);
         }
         for (conditions, cells) in groups {
-            let title = format!("{figure}. {} ({conditions})", scenario.name());
+            let title = format!("{figure}. {} ({conditions})", scenario.told());
             sheets.push(bandwidth(&title, &cells));
             let ends = if scenario.has_net() {
                 &[ProcessRole::Source, ProcessRole::Sink][..]
@@ -396,7 +395,7 @@ fn cpu(title: &str, cells: &[&Cell], end: ProcessRole) -> Sheet {
             "n",
             "ns/B",
             "quartiles",
-            "us/request",
+            "µs/request",
             "user",
             "system",
             "kernel threads",
@@ -420,7 +419,7 @@ fn cpu(title: &str, cells: &[&Cell], end: ProcessRole) -> Sheet {
     }
     sheet.note(
         "ns/B is the slope of the cost line: CPU seconds for each 10^9 bytes; user, system and \
-         kernel threads in us/request",
+         kernel threads in µs/request",
     );
     sheet
 }
@@ -464,7 +463,7 @@ fn runs(study: &Study) -> Sheet {
             })
             .sum();
         sheet.row(vec![
-            scenario.name().into(),
+            scenario.told().into(),
             cells.len().to_string(),
             counted.to_string(),
             voids.to_string(),
@@ -513,7 +512,7 @@ fn voids(study: &Study) -> Sheet {
         voids.iter().for_each(|void| *scenarios.entry(void.scenario).or_default() += 1);
         let scenarios: Vec<String> = scenarios
             .into_iter()
-            .map(|(scenario, count)| format!("{} {count}", scenario.name()))
+            .map(|(scenario, count)| format!("{} {count}", scenario.told()))
             .collect();
         let value = |void: &&&Void| void.value.unwrap_or(f64::NEG_INFINITY);
         let Some(worst) = voids.iter().max_by(|a, b| value(a).total_cmp(&value(b))) else {
@@ -548,7 +547,7 @@ fn verdicts_sheet(study: &Study) -> Sheet {
     }
     sheet.note("parts and compositions: within 15 % at every request size, 10 % in the median");
     for referee in &study.referees {
-        let name = referee.scenario.name();
+        let name = referee.scenario.told();
         if let Some(absorbed) = referee.absorbed.filter(|share| share.abs() >= 0.01) {
             let absorbed = signed_percent(absorbed);
             sheet.note(format!("{name}: interrupts within the soaker: {absorbed} of busy"));

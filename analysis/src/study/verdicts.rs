@@ -67,7 +67,7 @@ pub fn of(study: &Study) -> Vec<Verdict> {
             study.compositions.iter().filter(|one| one.scenario == scenario).collect();
         if found.len() < count {
             let (outcome, because) = absent(study, scenario);
-            let what = format!("{} from its parts", scenario.name());
+            let what = format!("{} from its parts", scenario.told());
             verdicts.push(Verdict { what, outcome, because });
         }
         verdicts.extend(
@@ -77,7 +77,7 @@ pub fn of(study: &Study) -> Vec<Verdict> {
         );
     }
     verdicts.extend(study.referees.iter().map(|referee| Verdict {
-        what: format!("{}: accounts of CPU time agree within 10 %", referee.scenario.name()),
+        what: format!("{}: accounts of CPU time agree within 10 %", referee.scenario.told()),
         outcome: Outcome::of(referee.agrees()),
         because: accounts(referee),
     }));
@@ -125,7 +125,7 @@ fn pump(study: &Study, chosen: &[&PartStudy]) -> Vec<Verdict> {
             what: "null to null: a request costs the same at all sizes, within 10 %".into(),
             outcome: Outcome::of(off <= CONSTANT),
             because: format!(
-                "{:.3} us median, {:.1} % off at most; Mayr and Gray: 20 us",
+                "{:.3} µs median, {:.1} % off at most; Mayr and Gray: 20 µs",
                 middle / 1e3,
                 off * 100.0
             ),
@@ -161,7 +161,7 @@ fn isolated(study: &Study, part: &PartStudy) -> Verdict {
 fn composed(one: &Composition) -> Verdict {
     let what = format!(
         "{} at the {} from its parts ({})",
-        one.scenario.name(),
+        one.scenario.told(),
         one.end.name(),
         one.conditions
     );

@@ -2,6 +2,7 @@
 //! the rate of a host has changed.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -13,13 +14,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::kept;
 use crate::cli::console::Console;
-use crate::cli::options::sweeping;
+use crate::cli::options::{showing, sweeping};
 use crate::cli::report;
 use crate::cli::signals;
 use crate::cli::typed::Typed;
 use crate::measure;
 use crate::results::{Experiment, Store};
 use crate::telemetry::alarm::Receiver;
+use crate::telemetry::http::Server;
+use crate::telemetry::{self, Destination};
 use analysis::report::{live, trend as text};
 use analysis::trend::retention::{Ages, Fate, fates};
 use base::fault::{Class, Fault};
@@ -60,9 +63,10 @@ impl Regular {
     /// Tells what the newest campaign has shown, thins old ones and removes them. What fails is a
     /// warning: the campaign is measured.
     pub(super) fn after(&self, store: &mut Store, console: &Console) {
-        let done = self.watch(store, console).and_then(|()| self.clear(store));
-        if let Err(fault) = done {
-            console.warning(&fault.text);
+        for done in [self.watch(store, console), self.clear(store)] {
+            if let Err(fault) = done {
+                console.warning(&fault.text);
+            }
         }
     }
 
@@ -89,7 +93,10 @@ impl Regular {
         for alarm in report::routes(store, newest)?.iter().filter_map(text::alarm) {
             console.warning(&alarm.text);
             let json = serde_json::to_string(&alarm).unwrap_or_default();
-            receiver.tell(&alarm.text, &json)?;
+            // One that does not arrive holds no other back.
+            if let Err(fault) = receiver.tell(&alarm.text, &json) {
+                console.warning(&fault.text);
+            }
         }
         Ok(())
     }
@@ -100,15 +107,28 @@ pub(super) fn marked(experiment: &mut Experiment) {
     experiment.more.insert(REGULAR.into(), true.into());
 }
 
-/// Measures one campaign after the other, each in a process of its own, until it is told to stop.
-pub(super) fn repeat(every: Nanos, console: &Console) -> Result<Option<(Class, String)>, Fault> {
+/// Measures one campaign after the other, each in a process of its own, until it is told to stop. A
+/// port for metrics is served by this process, which does not end between two campaigns.
+pub(super) fn repeat(
+    every: Nanos,
+    metrics: Option<&Destination>,
+    console: &Console,
+) -> Result<Option<(Class, String)>, Fault> {
     let control = control();
     if let Err(why) = signals::install(&control) {
         console.warning(&format!("Ctrl-C ends the program at once: {why}"));
     }
     let program = std::env::current_exe()
         .map_err(|why| Fault::system("find the program that is running", &why))?;
-    let words = without(std::env::args_os().skip(1), &[sweeping::EVERY.name]);
+    let mut words = without(std::env::args_os().skip(1), &[sweeping::EVERY.name]);
+    let served = match metrics {
+        Some(Destination::Address(address)) => Some(Served::begin(*address, console)?),
+        _ => None,
+    };
+    if let Some(served) = &served {
+        words = without(words.into_iter(), &[showing::METRICS.name]);
+        words.push(served.option());
+    }
     while !control.stopping() {
         let began = clock::now();
         // A group of its own: Ctrl-C reaches it through this process, once.
@@ -127,6 +147,30 @@ pub(super) fn repeat(every: Nanos, console: &Console) -> Result<Option<(Class, S
         wait_until(next, &control);
     }
     Ok(Some((Class::Interrupted, "stopped; what was measured is recorded".into())))
+}
+
+/// The metrics of campaigns over HTTP: each campaign writes them into a file, which is served.
+struct Served {
+    folder: tempfile::TempDir,
+    /// Until it is dropped.
+    _server: Server,
+}
+
+impl Served {
+    fn begin(address: SocketAddr, console: &Console) -> Result<Served, Fault> {
+        let folder = tempfile::Builder::new().prefix("datapump-metrics-").tempdir();
+        let folder = folder.map_err(|why| Fault::system("make a folder for the metrics", &why))?;
+        let server = telemetry::serve_file(address, folder.path().join(SERVED))?;
+        console.remark(&format!("metrics are at http://{}/metrics", server.address()));
+        Ok(Served { folder, _server: server })
+    }
+
+    /// What a campaign is told instead of the port.
+    fn option(&self) -> OsString {
+        let mut option = OsString::from(format!("--{}=", showing::METRICS.name));
+        option.push(self.folder.path().join(SERVED));
+        option
+    }
 }
 
 /// Its exit code; it is told to stop when this process is.
@@ -178,6 +222,8 @@ pub(super) fn without(words: impl Iterator<Item = OsString>, names: &[&str]) -> 
     kept
 }
 
+/// The name of the job is the same as where one campaign serves a port.
+const SERVED: &str = "sweep.prom";
 /// Set for a campaign that `--every` begins.
 const OF_A_ROW: &str = "DATAPUMP_REGULAR";
 const REGULAR: &str = "regular";

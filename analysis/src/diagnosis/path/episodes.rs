@@ -52,6 +52,13 @@ pub struct Losses {
     pub depth: f64,
 }
 
+impl Losses {
+    /// Segments that were sent again, as a share of all that were sent, these included.
+    pub fn retransmitted(&self) -> f64 {
+        share(self.retransmitted_segments as f64, self.segments_sent as f64)
+    }
+}
+
 /// A loss shows as a retransmission, or as the kernel's recovery state. A lower threshold alone is
 /// no loss: slow start also ends with one (HyStart).
 pub fn episodes(series: &Series, round_trip_s: f64) -> Vec<Episode> {

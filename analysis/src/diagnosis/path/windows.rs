@@ -30,6 +30,8 @@ pub struct Features {
     /// The peer's window: its 90th and 10th percentile.
     pub window_high_bytes: f64,
     pub window_low_bytes: f64,
+    /// Unacknowledged bytes over the peer's window: the median.
+    pub window_fill: f64,
     /// Unacknowledged bytes over half of the send buffer: the median. Half, as the kernel counts
     /// its own overhead as part of a buffer. 0 where the buffer is not known.
     pub buffer_fill: f64,
@@ -154,10 +156,9 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
         fill: seen.quantile(0.5, |s| ratio(s.unacked_segments.into(), s.cwnd_segments.into())),
         window_high_bytes: seen.quantile(0.9, |s| s.peer_window_bytes.into()),
         window_low_bytes: seen.quantile(0.1, |s| s.peer_window_bytes.into()),
-        buffer_fill: seen.quantile(0.5, |s| {
-            let unacked = f64::from(s.unacked_segments) * f64::from(s.mss_bytes);
-            ratio(unacked, f64::from(s.send_buffer_bytes) / 2.0)
-        }),
+        window_fill: seen.quantile(0.5, |s| ratio(unacked_bytes(s), s.peer_window_bytes.into())),
+        buffer_fill: seen
+            .quantile(0.5, |s| ratio(unacked_bytes(s), f64::from(s.send_buffer_bytes) / 2.0)),
         round_trip_s: seen.quantile(0.5, |s| s.rtt.seconds()),
         deviation_s: seen.quantile(0.5, |s| s.rtt_deviation.seconds()),
         round_trip_min_s: round_trip_s,
@@ -201,6 +202,10 @@ impl Seen<'_> {
 fn paused(step: &Step<'_>, pauses: &[Pause]) -> bool {
     let middle = (step.from_s + step.to_s) / 2.0;
     pauses.iter().any(|pause| (pause.at_s..pause.at_s + pause.length_s).contains(&middle))
+}
+
+fn unacked_bytes(sample: &PathSample) -> f64 {
+    f64::from(sample.unacked_segments) * f64::from(sample.mss_bytes)
 }
 
 /// 0 where the divisor is 0.

@@ -18,14 +18,35 @@ pub(super) fn figures(rows: &[&Row]) -> Vec<Figure> {
     if windows.len() > 1 && streams.len() > 1 {
         found.extend(levels.iter().map(|level| heat(&rows, level, &windows, &streams)));
     }
-    // Without compression first: then the network is what is measured.
+    // Without compression first: then the network is what is measured. Then the level that won.
     let first = levels.iter().find(|level| *level == "off").or_else(|| levels.first());
-    if let Some(level) = first {
-        let of_level: Vec<&Row> =
-            rows.iter().copied().filter(|row| row.point.choice.level == *level).collect();
-        found.extend((streams.len() > 1).then(|| lines(&of_level, &windows)));
+    let won = fastest(rows.iter().copied()).map(|row| &row.point.choice.level);
+    let won = won.filter(|level| Some(*level) != first);
+    for level in first.into_iter().chain(won).filter(|_| streams.len() > 1) {
+        found.push(lines(&of_level(&rows, level), level, &windows));
     }
     found
+}
+
+fn of_level<'a>(rows: &[&'a Row], level: &str) -> Vec<&'a Row> {
+    rows.iter().copied().filter(|row| row.point.choice.level == level).collect()
+}
+
+fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    rows.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
+}
+
+/// `, level 1`; nothing without compression.
+fn named(level: &str) -> String {
+    match level {
+        "off" => String::new(),
+        level => format!(", level {}", text::plain(level)),
+    }
+}
+
+/// A name of letters, digits and `-`.
+fn plain_name(name: &str, level: &str) -> String {
+    format!("{name}-{}", level.replace(|c: char| !c.is_ascii_alphanumeric(), "-"))
 }
 
 fn windows(rows: &[&Row]) -> Vec<Option<u32>> {
@@ -66,14 +87,19 @@ fn heat(rows: &[&Row], level: &str, windows: &[Option<u32>], streams: &[u16]) ->
     let scaled = |row: Vec<Option<f64>>| {
         row.into_iter().map(|cell| cell.map(|rate| rate / unit.of)).collect()
     };
-    let of_level = match level {
-        "off" => String::new(),
-        level => format!(", level {}", text::plain(level)),
-    };
+    let best = fastest(of_level(rows, level).into_iter()).and_then(|row| {
+        let choice = &row.point.choice;
+        let window = windows.iter().rev().position(|window| *window == choice.window_bytes)?;
+        let count = streams.iter().position(|count| *count == choice.streams)?;
+        let rate = unit.name_with(row.rate.median);
+        let (setting, streams) = (text::window(choice.window_bytes), choice.streams);
+        Some((window, count, format!("fastest: window {setting}, streams {streams}, {rate}")))
+    });
     Figure {
-        name: format!("heat-{}", level.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
-        title: format!("Rate over windows and streams{of_level}"),
-        about: "Medians of all passes; the brighter, the faster.".into(),
+        name: plain_name("heat", level),
+        title: format!("Rate over windows and streams{}", named(level)),
+        about: "Medians of all passes; the brighter, the faster. The fastest cell has a frame."
+            .into(),
         chart: Chart::Heat(Heat {
             label: format!("rate, {}", unit.name),
             row_label: "window".into(),
@@ -81,14 +107,16 @@ fn heat(rows: &[&Row], level: &str, windows: &[Option<u32>], streams: &[u16]) ->
             rows: windows.iter().rev().map(|window| text::window(*window)).collect(),
             columns: streams.iter().map(u16::to_string).collect(),
             values: values.into_iter().map(scaled).collect(),
+            best,
+            spots: Vec::new(),
         }),
     }
 }
 
-fn lines(rows: &[&Row], windows: &[Option<u32>]) -> Figure {
+fn lines(rows: &[&Row], level: &str, windows: &[Option<u32>]) -> Figure {
     let most = rows.iter().map(|row| row.rate.median).fold(0.0, f64::max);
     let unit = Unit::of_rates(most);
-    let some = spread(windows);
+    let some = shown(rows, windows);
     let series = some.iter().enumerate().map(|(place, window)| {
         let mut mine: Vec<&&Row> =
             rows.iter().filter(|row| row.point.choice.window_bytes == *window).collect();
@@ -104,12 +132,16 @@ fn lines(rows: &[&Row], windows: &[Option<u32>]) -> Figure {
         Series { limits: limits.unwrap_or_default(), ..line }
     });
     let shown = match some.len() < windows.len() {
-        true => format!(" {} of {} windows.", some.len(), windows.len()),
+        true => format!(
+            " {} of {} windows are drawn, those that won among them.",
+            some.len(),
+            windows.len()
+        ),
         false => String::new(),
     };
     Figure {
-        name: "lines".into(),
-        title: "Rate over streams".into(),
+        name: if level == "off" { "lines".into() } else { plain_name("lines", level) },
+        title: format!("Rate over streams{}", named(level)),
         about: format!(
             "Medians of all passes; bars are 95 % intervals, where there are {PASSES_MIN} passes \
              or more.{shown}"
@@ -123,13 +155,26 @@ fn lines(rows: &[&Row], windows: &[Option<u32>]) -> Figure {
     }
 }
 
-/// As many as there are colours, the first and the last among them.
-fn spread(windows: &[Option<u32>]) -> Vec<Option<u32>> {
-    if windows.len() <= colour::COUNT {
-        return windows.to_vec();
+/// As many as there are colours: the window of the fastest cell, those that won with some number of
+/// streams, the fastest first, and of the others some from the first to the last.
+fn shown(rows: &[&Row], windows: &[Option<u32>]) -> Vec<Option<u32>> {
+    let mut winners: Vec<&Row> = streams(rows)
+        .into_iter()
+        .filter_map(|count| {
+            fastest(rows.iter().copied().filter(|row| row.point.choice.streams == count))
+        })
+        .collect();
+    winners.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
+    let last = windows.len().saturating_sub(1);
+    let spread = (0..colour::COUNT).map(|at| windows[at * last / (colour::COUNT - 1)]);
+    let wanted = winners.iter().map(|row| row.point.choice.window_bytes);
+    let mut chosen: Vec<Option<u32>> = Vec::new();
+    for window in wanted.chain(spread).chain(windows.iter().copied()) {
+        if chosen.len() < colour::COUNT && !chosen.contains(&window) {
+            chosen.push(window);
+        }
     }
-    let last = windows.len() - 1;
-    (0..colour::COUNT).map(|at| windows[at * last / (colour::COUNT - 1)]).collect()
+    windows.iter().copied().filter(|window| chosen.contains(window)).collect()
 }
 
 /// What the load does to the round trip: one point for each setting.

@@ -65,8 +65,22 @@ fn streams_and_windows_of_a_whole_campaign() {
     let Chart::Heat(heat) = &heat.chart else { panic!("{heat:?}") };
     let known = heat.values.iter().flatten().flatten().count();
     assert_eq!((heat.rows.len(), heat.columns.len(), known), (8, 17, 136), "{heat:?}");
+    // The fastest cell is framed, and its window is among those that are drawn as lines.
+    let fastest = heat.values.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    let (row, column, told) = heat.best.clone().unwrap();
+    assert_eq!(heat.values[row][column], Some(fastest), "{told}");
+    for name in ["lines-0", "lines-zlib-1-0"] {
+        let lines = page.figures().find(|figure| figure.name == name).unwrap();
+        let Chart::Xy(chart) = &lines.chart else { panic!("{lines:?}") };
+        assert_eq!(chart.series.len(), crate::plot::colour::COUNT, "{name}");
+        assert!(lines.about.contains("6 of 8 windows"), "{}", lines.about);
+    }
+    let window = format!("window {}", heat.rows[row]);
+    let lines = page.figures().find(|figure| figure.name == "lines-0").unwrap();
+    assert!(lines.legend().iter().any(|key| key.text == window), "{window}");
     let html = page.html();
     assert!(html.len() < 600_000, "{}", html.len());
+    assert_eq!(html.matches("data-best").count(), 8, "two hosts, two heat maps, two strokes");
     // The fastest setting is one of compression, and says so beside the best without it.
     let Block::List(sentences) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
     for text in ["level 1 carries 597 Mbit/s", "It is reached by compression", "level 0 is best: 9"]

@@ -3,7 +3,7 @@
 use super::streams::{One, Streams, closed};
 use crate::page::Block;
 use crate::plot::scale::Unit;
-use crate::plot::{Axis, Chart, Drawn, Figure, Heat, Mark, Marks, Series, Xy};
+use crate::plot::{Axis, Chart, Drawn, Figure, Heat, Mark, Marks, Series, Spots, Xy};
 use crate::record::sample::Record;
 use base::path::PathSample;
 
@@ -30,10 +30,10 @@ pub(super) fn blocks(record: &Record, streams: &Streams<'_>) -> Vec<Block> {
     figures.extend(closer(streams));
     let between_s = between_s(streams);
     let text = format!(
-        "The charts show the {:.2} s from the first byte that was sent to the last \
-         acknowledgement, on the clock of the sending host; the login before and the end of files \
-         after are not in them. Each stream was sampled every {}: {} samples in all. Grey spans \
-         are pauses, in which a stream had nothing to send. Orange triangles at the top are \
+        "The charts show the {:.2} s in which data moved: from the first byte that was sent to the \
+         last acknowledgement, on the clock of the sending host; the login before and the end of \
+         files after are not in them. Each stream was sampled every {}: {} samples in all. Grey \
+         spans are pauses, in which a stream had nothing to send. Orange triangles at the top are \
          recovery episodes, in which TCP sends again; green triangles at the bottom are bursts \
          after a pause.",
         streams.seconds,
@@ -118,7 +118,10 @@ fn by_stream(streams: &Streams<'_>, edges: &[f64]) -> Figure {
     Figure {
         name: "by-stream".into(),
         title: "Throughput of each stream".into(),
-        about: "One row a stream; the brighter, the faster.".into(),
+        about:
+            "One row a stream; the brighter, the faster. What happened to a stream stands in its \
+                row."
+                .into(),
         chart: Chart::Heat(Heat {
             label: format!("rate, {}", unit.name),
             row_label: "stream".into(),
@@ -129,8 +132,29 @@ fn by_stream(streams: &Streams<'_>, edges: &[f64]) -> Figure {
                 .into_iter()
                 .map(|row| row.into_iter().map(|rate| Some(rate / unit.of)).collect())
                 .collect(),
+            best: None,
+            spots: spots(streams, coarse[1] - coarse[0]),
         }),
     }
+}
+
+/// Pauses, episodes and bursts in the rows of their streams, whose columns are so long.
+fn spots(streams: &Streams<'_>, column_s: f64) -> Vec<Spots> {
+    let of_row = |(row, one): (usize, &One<'_>)| {
+        let marks = marks_of(&[one]);
+        marks.into_iter().map(move |marks| {
+            let at = marks.at.iter().map(|(from, to)| (row, from / column_s, to / column_s));
+            Spots { name: marks.name, mark: marks.mark, at: at.collect() }
+        })
+    };
+    let mut all: Vec<Spots> = Vec::new();
+    for spots in streams.each.iter().enumerate().flat_map(of_row) {
+        match all.iter_mut().find(|known| known.name == spots.name) {
+            Some(known) => known.at.extend(spots.at),
+            None => all.push(spots),
+        }
+    }
+    all
 }
 
 fn windows(streams: &Streams<'_>) -> Figure {
@@ -224,10 +248,14 @@ fn retransmissions(streams: &Streams<'_>, edges: &[f64]) -> Figure {
     let points = closed(edges, &sums);
     let below = vec![0.0; points.len()];
     let total: f64 = sums.iter().sum();
+    let sent: u64 = streams.each.iter().map(|one| one.series.grown(|s| s.segments_sent)).sum();
     Figure {
         name: "retransmissions".into(),
         title: "Retransmissions".into(),
-        about: format!("Segments sent again, of all streams: {total:.0}."),
+        about: format!(
+            "Segments sent again, of all streams: {total:.0} of the {sent} that were sent, these \
+             included."
+        ),
         chart: Chart::Xy(Xy {
             marks: marks(streams),
             ..over_time(

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::diagnosis::Shares;
-use crate::plot::Table;
 use crate::record::compression::Compression;
 use crate::record::options::Options;
 use crate::record::sample::{Moved, Side};
@@ -84,7 +83,8 @@ fn figures_have_what_the_samples_say() {
     let window = &figure(&page, "congestion-window").tables()[0];
     assert_eq!(cell(window, "stream 0", "median"), "56.6", "40 x 1448 B in KiB");
     let lost = &figure(&page, "retransmissions");
-    assert!(lost.about.contains("of all streams: 14."), "{}", lost.about);
+    let told = "of all streams: 14 of the 12444 that were sent";
+    assert!(lost.about.contains(told), "{}", lost.about);
     let of_marks = figure(&page, "time-sequence").tables();
     let marks: Vec<&str> = of_marks.iter().map(|table| table.caption.as_str()).collect();
     assert!(marks.iter().any(|text| text.starts_with("Pause: 1")), "{marks:?}");
@@ -109,14 +109,33 @@ fn a_verdict_beside_a_larger_share_is_explained() {
     assert!(of(None).contains("mixed"));
 }
 
-/// A rate over a part of the time says over which.
+/// One time is that of the rate; what else passed stands beside it.
 #[test]
-fn a_rate_says_over_which_time_it_is() {
+fn a_time_says_what_is_in_it() {
     let whole = record(1, 100);
-    assert_eq!(rate_over(&whole), "rate over that time");
+    assert_eq!(time(&whole), "10.00 s");
     let moved = Moved { elapsed_s: 12.5, ..whole.moved };
-    let told = rate_over(&Record { moved, ..whole });
-    assert_eq!(told, "rate over the 10.00 s in which data moved");
+    let told = time(&Record { moved, ..whole });
+    assert_eq!(told, "10.00 s; with the 2.50 s of login before it 12.50 s");
+}
+
+/// What happened to a stream stands in its row, and only there.
+#[test]
+fn marks_stand_in_the_row_of_their_stream() {
+    let mut two = record(2, 400);
+    for sample in &mut two.paths[0].samples {
+        (sample.segments_retransmitted, sample.bytes_retransmitted, sample.state) = (0, 0, 0);
+    }
+    let page = page(two, &BTreeMap::new());
+    let Chart::Heat(heat) = &figure(&page, "by-stream").chart else { panic!("{page:?}") };
+    let rows = |name: &str| -> Vec<usize> {
+        let spots = heat.spots.iter().find(|spots| spots.name == name);
+        spots.unwrap_or_else(|| panic!("{name}: {heat:?}")).at.iter().map(|at| at.0).collect()
+    };
+    assert_eq!(rows("pause"), [0, 1]);
+    assert_eq!(rows("recovery episode"), [1; 7]);
+    let svg = figure(&page, "by-stream").drawing().into_string();
+    assert!(svg.contains("data-spots=\"7\" data-name=\"recovery episode\""), "{svg}");
 }
 
 /// However many streams and samples there are: 64 of them, and four hours of the fastest sampling.

@@ -7,7 +7,7 @@ use base::units::Bytes;
 
 /// `--window 1664K would carry 100 Mbit/s`.
 pub(super) fn would(advice: &Advice) -> String {
-    let carried = advice.predicted_bytes_per_s.map(bits).unwrap_or_default();
+    let carried = carried(advice.predicted_bytes_per_s);
     let may = if advice.at_most { "would allow at most" } else { "would carry" };
     match &advice.change {
         Change::MoveMore { bytes, .. } => {
@@ -29,23 +29,38 @@ pub(super) fn would(advice: &Advice) -> String {
         Change::RaisePace { bytes_per_s, .. } | Change::RaiseRate { bytes_per_s, .. } => {
             format!("raise it to {} or leave it out", bits(*bytes_per_s))
         }
+        Change::Pace { bytes_per_s } if carried.is_empty() => {
+            format!("a pace of {} would avoid the losses", bits(*bytes_per_s))
+        }
         Change::Pace { bytes_per_s } => format!("a pace of {} {may} {carried}", bits(*bytes_per_s)),
         Change::Streams { count, .. } => format!("{count} streams {may} {carried}"),
         _ => carried,
     }
 }
 
-/// One piece of advice in full.
-pub(super) fn tell(verdict: &Verdict, advice: &Advice) -> String {
+/// One piece of advice in full, with the rate that the advice before it promises.
+pub(super) fn tell(verdict: &Verdict, advice: &Advice, before: Option<f64>) -> String {
     let mut text = order(&advice.change);
     if matches!(advice.change, Change::Prefetch { .. }) {
         text.push_str(&format!(": {}", prefetch_by(verdict)));
     }
-    if let Some(rate) = advice.predicted_bytes_per_s {
-        let kind = if advice.at_most { "at most" } else { "expected" };
-        text.push_str(&format!(" ({kind}: {})", bits(rate)));
-    }
+    let seen = bits(verdict.figures.seen_bytes_per_s);
+    text.push_str(&match (advice.predicted_bytes_per_s.map(bits), &advice.change) {
+        (Some(rate), _) if advice.at_most => {
+            format!(" (at most: {rate}; no more than {seen} was seen on this path)")
+        }
+        (Some(rate), Change::Pace { .. }) if before > advice.predicted_bytes_per_s => {
+            format!(" (expected: {rate}; {} only until a queue overflows)", carried(before))
+        }
+        (Some(rate), _) => format!(" (expected: {rate})"),
+        (None, Change::Pace { .. }) => " (not faster, but with fewer losses)".into(),
+        (None, _) => String::new(),
+    });
     text
+}
+
+fn carried(bytes_per_s: Option<f64>) -> String {
+    bytes_per_s.map(bits).unwrap_or_default()
 }
 
 /// How data is requested ahead of the pauses.
@@ -106,8 +121,8 @@ fn order(change: &Change) -> String {
             format!("pace at {} in all, so that no burst overflows a queue", bits(*bytes_per_s))
         }
         Change::Streams { count, now, loss_rate } => format!(
-            "--streams {count} (now {now}): each recovers from its own losses, one in {:.0}; or \
-             --congestion bbr where the sending host has it",
+            "--streams {count} (now {now}): each recovers from its own losses, one segment in \
+             {:.0}; or --congestion bbr where the sending host has it",
             1.0 / loss_rate.max(1e-9)
         ),
         Change::Cpu { .. } => {
