@@ -41,7 +41,7 @@ impl Target {
             match Connection::open(address, &self.host, (tls.as_ref(), silent_max)) {
                 Ok(mut connection) => {
                     let answer = connection.ask(&head, json.as_bytes(), "POST");
-                    return answer.map(|head| head.status).map_err(|why| why.to_string());
+                    return answer.map(|(head, _)| head.status).map_err(|why| why.to_string());
                 }
                 Err(why) => failed = why,
             }
