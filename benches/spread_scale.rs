@@ -14,7 +14,7 @@ use analysis::shards::worker::{Action, Answer, Call, Event, Worker};
 use analysis::shards::{Claim, Held, names};
 use base::units::{Nanos, Tick};
 use datapump::spread::cutting;
-use datapump::spread::destination::{Destination, Name, Place};
+use datapump::spread::destination::{Destination, DestinationFolder, Name};
 use datapump::spread::folder::{JobFolder, Part, named};
 use datapump::spread::records::{
     Beat, Copying, FORMAT, Manifest, PlanState, Shard, ShardDone, SourceRoot, text_of_path,
@@ -275,7 +275,7 @@ fn fill(place: &Path, shards: &[Planned]) -> JobFolder {
     fs::create_dir(&target).unwrap();
     let manifest = manifest(&source, &target);
     let (id, token) = (manifest.id.clone(), manifest.token.clone());
-    let of_job = Place { folder: Name::from(&*target), id, token };
+    let of_job = DestinationFolder { folder: Name::from(&*target), id, token };
     let mut destination = Destination::Here(of_job);
     let folder = JobFolder::create(&place.join("job"), &manifest, &mut destination).unwrap();
     let write =
