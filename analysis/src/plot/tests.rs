@@ -35,7 +35,7 @@ fn spans_and_lines_are_told_apart_without_colours() {
     assert_eq!(whole.tables()[0].rows.len(), 4);
     assert_eq!(whole.legend().len(), 4);
     insta::assert_snapshot!("timelines", whole.drawing().into_string().replace("><", ">\n<"));
-    let dashes: Vec<_> = (0..colour::COUNT).map(draw::dashes).collect();
+    let dashes: Vec<_> = (0..colour::COUNT).map(draw::dash).collect();
     for (at, one) in dashes.iter().enumerate() {
         assert!(!dashes[at + 1..].contains(one), "{one:?}");
     }
