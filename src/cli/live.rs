@@ -246,3 +246,16 @@ fn known(record: &Record, recording: &Recording) -> BTreeMap<i64, Environment> {
     // Without them the page has fewer facts.
     if record.id > 0 { read().unwrap_or_default() } else { BTreeMap::new() }
 }
+
+/// Who sees how a job goes, besides the terminal.
+pub(super) struct JobWatched {
+    pub metrics: Shown,
+    pub live: JobShown,
+}
+
+impl JobWatched {
+    pub(super) fn overview(&self, overview: &Overview) {
+        self.metrics.overview(overview);
+        self.live.overview(overview);
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::console::Console;
 use super::endpoint::{EndArg, Role, host_as_typed};
-use super::live::JobShown;
+use super::live::{JobShown, JobWatched};
 use super::metrics::Shown;
 use super::options::{copying, moving, recording, remote, showing, slurm, spreading};
 use super::order::{Form, Show, ends, live};
@@ -307,20 +307,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         is_planned: false,
         ssh: args.ssh.clone(),
     };
-    coordinate(&folder, &order, launcher.as_mut(), (console, Watched { metrics, live }))
-}
-
-/// Who sees how a job goes, besides the terminal.
-struct Watched {
-    metrics: Shown,
-    live: JobShown,
-}
-
-impl Watched {
-    fn overview(&self, overview: &Overview) {
-        self.metrics.overview(overview);
-        self.live.overview(overview);
-    }
+    coordinate(&folder, &order, launcher.as_mut(), (console, JobWatched { metrics, live }))
 }
 
 /// What `sbatch` would get, and nothing is made.
@@ -392,7 +379,7 @@ fn coordinate(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    (console, watched): (&Arc<Console>, Watched),
+    (console, watched): (&Arc<Console>, JobWatched),
 ) -> Result<Conclusion, Fault> {
     watched.metrics.begins(0, None);
     watched.live.begins(folder);
@@ -421,7 +408,7 @@ fn follow(
     folder: &JobFolder,
     order: &RunOrder,
     launcher: &mut dyn Launcher,
-    (console, watched): (&Arc<Console>, &Watched),
+    (console, watched): (&Arc<Console>, &JobWatched),
 ) -> Result<(Totals, Overview), Fault> {
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
@@ -512,7 +499,7 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
-    coordinate(&folder, &order, launcher.as_mut(), (console, Watched { metrics, live }))
+    coordinate(&folder, &order, launcher.as_mut(), (console, JobWatched { metrics, live }))
 }
 
 pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {
