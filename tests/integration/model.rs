@@ -195,7 +195,7 @@ fn a_model_is_kept_and_shown() {
     assert_eq!(measured.run("model fit", b"").code, 0);
     let ran = measured.run("model show ada", b"");
     assert_eq!(ran.code, 0, "{ran}");
-    for words in ["Host ada: 2 CPUs, from planted", "disk source (ext4 direct)", "Cs us"] {
+    for words in ["Host ada: 2 CPUs, from planted", "disk source (ext4 direct)", "Cs µs"] {
         assert!(ran.stdout_text().contains(words), "{words}: {ran}");
     }
     let json = measured.run("model show ada --json", b"");
