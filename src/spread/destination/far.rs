@@ -150,6 +150,10 @@ impl Far {
         let asked = Asked { place: self.place.clone(), step: Step::IsTaken };
         match session.ask(&asked).map_err(|why| session.explain(host, &why))? {
             Response::Reply(Reply::Yes) => Ok(session),
+            Response::Failed { code, why } => {
+                let class = Class::from_code(code).unwrap_or(Class::Local);
+                Err(Fault::new(class, format!("{host}: {why}")))
+            }
             _ => Err(Fault::usage(format!(
                 "the destination that {host} sees as '{}' is not that of the job: all far hosts \
                  must see the same storage under this path, or be left out",
