@@ -66,10 +66,15 @@ fn again(gateway: &Gateway, scene: &Scene, store: &FaultyStore, line: &str) -> (
 
 /// The object is the file, and nothing is left: no upload, no journal.
 fn assert_done(gateway: &Gateway, scene: &Scene, ran: &Ran) {
-    assert_eq!(ran.code, 0, "{ran}");
-    assert!(fs::read(gateway.object("d/a")).unwrap() == fs::read(scene.path("a")).unwrap());
+    assert_copied(gateway, scene, ran);
     let left = gateway.run(scene, "clean -n --min-age off s3:/d/ --json");
     assert!(!left.stdout_text().contains("would_remove"), "{left}");
+}
+
+/// The object is the file, and no journal is left.
+fn assert_copied(gateway: &Gateway, scene: &Scene, ran: &Ran) {
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(fs::read(gateway.object("d/a")).unwrap() == fs::read(scene.path("a")).unwrap());
     assert_eq!(journals(gateway).len(), 0, "{ran}");
 }
 
@@ -209,8 +214,12 @@ fn what_the_store_still_completes_is_recognized() {
             return;
         }
         let (ran, sent) = again(&gateway, &scene, &store, &format!("{LINE}{more}"));
-        assert_done(&gateway, &scene, &ran);
-        // A busy machine may keep a part silent for a second: it is sent once more then.
+        // A busy machine may keep a request silent for a second: it is sent once more then. Of one
+        // that begins an upload, the first upload is left to `clean`.
+        match *parts {
+            0 => assert_done(&gateway, &scene, &ran),
+            _ => assert_copied(&gateway, &scene, &ran),
+        }
         assert!(sent == *parts || *parts > 0 && sent > *parts, "{sent}: {ran}");
         let is_told = ran.stderr.contains("is still completing");
         assert_eq!(is_told, *is_gone, "{ran}");
