@@ -73,6 +73,10 @@ numbers! {
     "passage_ns" Grows clocks.passage;
     "sink_ns" Grows clocks.sink;
     "idle_ns" Grows clocks.idle;
+    "segments_marked" Grows segments_marked;
+    "segments_duplicate" Grows segments_duplicate;
+    "reorderings" Grows reorderings;
+    "timeouts" Grows timeouts;
 }
 
 /// No sample takes more bytes than this: all bits, and every number at its longest.

@@ -38,6 +38,15 @@ pub struct PathSample {
     /// Segments with data that were sent, and those sent again.
     pub segments_sent: u64,
     pub segments_retransmitted: u64,
+    /// Segments acknowledged under a mark of congestion (ECN). The receiver repeats a mark until it
+    /// is answered, so each counts for about a round trip (RFC 3168).
+    pub segments_marked: u64,
+    /// Segments that arrived twice (DSACK, RFC 2883): sent again without need.
+    pub segments_duplicate: u64,
+    /// How often segments were found to have overtaken others.
+    pub reorderings: u64,
+    /// Retransmission timeouts; 0 before Linux 6.7.
+    pub timeouts: u64,
     /// Time with anything to send or unacknowledged; of that, time limited by the peer's window,
     /// and by our send buffer.
     pub busy: Nanos,

@@ -70,6 +70,7 @@ impl Adviser<'_> {
             Bottleneck::PathLoss => self.more_streams(),
             Bottleneck::PathFull => (self.nothing(), Some(self.rate())),
             Bottleneck::SharedBottleneck => (self.share(), None),
+            Bottleneck::Policer => self.policer(),
             Bottleneck::ShallowBuffer => self.pace(),
             Bottleneck::HostCpu => (self.cpu(), None),
             Bottleneck::Undetermined => (Change::Look, None),
@@ -86,7 +87,9 @@ impl Adviser<'_> {
     ) -> Option<f64> {
         let alone = alone?;
         match change {
-            Change::Pace { .. } => Some(alone).filter(|rate| *rate >= self.rate()),
+            Change::Pace { .. } | Change::Policer { .. } => {
+                Some(alone).filter(|rate| *rate >= self.rate())
+            }
             _ => {
                 let before = before.and_then(|last| last.predicted_bytes_per_s).unwrap_or(0.0);
                 Some(alone.max(before).max(self.rate()))
@@ -281,6 +284,13 @@ impl Adviser<'_> {
         (Change::Pace { bytes_per_s }, Some(PACED_SHARE * bytes_per_s))
     }
 
+    /// A little below what passes, so that the bucket does not run empty.
+    fn policer(&self) -> (Change, Option<f64>) {
+        let passes = self.verdict.figures.policing.unwrap_or_default().bytes_per_s;
+        let bytes_per_s = POLICED_SHARE * passes;
+        (Change::Policer { bytes_per_s }, Some(PACED_SHARE * bytes_per_s))
+    }
+
     fn share(&self) -> Change {
         let sharing = self.verdict.figures.sharing.unwrap_or_default();
         Change::Share { variation: sharing.variation }
@@ -312,5 +322,6 @@ const SPACING: f64 = 1.4;
 const STREAMS_MAX: f64 = 64.0;
 const BURST_SEGMENTS: f64 = 10.0;
 const PACE_SHARE: f64 = 0.9;
+const POLICED_SHARE: f64 = 0.95;
 /// The share of its pace that a paced stream reaches, including its start.
 const PACED_SHARE: f64 = 0.97;

@@ -2,6 +2,7 @@
 
 use super::evidence::Pace;
 use super::path::episodes::{Losses, WindowAtLoss};
+use super::path::policing::Policing;
 use super::path::sharing::Sharing;
 use super::path::windows::Features;
 use super::verdict::Bottleneck;
@@ -14,6 +15,7 @@ pub(crate) struct Context {
     pub window_at_loss: Option<WindowAtLoss>,
     /// How the bottleneck served all streams, while a queue stood there.
     pub sharing: Option<Sharing>,
+    pub policing: Option<Policing>,
     /// The rate after the ramp, without pauses; also of the whole transfer.
     pub goodput: f64,
     pub total_goodput: f64,
@@ -62,7 +64,7 @@ impl ReceiverLane {
 }
 
 pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
-    let rules: [fn(&Features, &Context) -> Option<Bottleneck>; 11] = [
+    let rules: [fn(&Features, &Context) -> Option<Bottleneck>; 12] = [
         still_growing,
         by_receiver,
         by_send_buffer,
@@ -70,6 +72,7 @@ pub(super) fn held_by(window: &Features, context: &Context) -> Bottleneck {
         by_pace,
         by_cpu,
         by_outages,
+        by_policer,
         by_sharing,
         by_full_path,
         by_losses,
@@ -190,6 +193,15 @@ fn by_cpu(window: &Features, context: &Context) -> Option<Bottleneck> {
 /// Between two outages the path may well be full: that is not the cause.
 fn by_outages(_: &Features, context: &Context) -> Option<Bottleneck> {
     has_outages(&context.losses).then_some(Bottleneck::Undetermined)
+}
+
+/// What passes is limited, by nothing that queues. Losses make round trips look longer, as if one
+/// stood there.
+fn by_policer(window: &Features, context: &Context) -> Option<Bottleneck> {
+    context.policing?;
+    let sending =
+        window.app_limited < 0.5 && (window.fill >= NEARLY_FILLED || window.queued >= 0.5);
+    sending.then_some(Bottleneck::Policer)
 }
 
 /// A queue stands at the bottleneck, and what we get there changes: others send too.

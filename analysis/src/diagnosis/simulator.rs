@@ -17,6 +17,8 @@ pub(crate) struct World {
     pub bits_per_s: f64,
     pub round_trip_s: f64,
     pub queue_bytes: f64,
+    /// What is above this rate is dropped before the queue, once a bucket of bytes is empty.
+    pub policer: Option<Policer>,
     /// Probability that a segment is lost.
     pub loss: f64,
     pub seconds: f64,
@@ -33,6 +35,12 @@ pub(crate) struct World {
     pub seed: u64,
     /// CUBIC connections that always send and are not ours.
     pub rivals: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Policer {
+    pub bits_per_s: f64,
+    pub bucket_bytes: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +81,7 @@ impl Default for World {
             bits_per_s: 100e6,
             round_trip_s: 0.102,
             queue_bytes: 1.3e6,
+            policer: None,
             loss: 0.0,
             seconds: 20.0,
             streams: 1,
@@ -95,7 +104,7 @@ impl World {
         let mut random = generator(self.seed);
         let step_s = (self.round_trip_s / 100.0).clamp(20e-6, 1e-3);
         let every_s = (self.round_trip_s / 4.0).clamp(0.005, 0.05);
-        let mut link = Link { queue: 0.0, carries: self.bits_per_s / 8.0, limit: self.queue_bytes };
+        let mut link = Link::of(self);
         let mut streams: Vec<Connection> =
             (0..self.streams).map(|_| Connection::new(self)).collect();
         let other = self.without_limits();
@@ -107,7 +116,7 @@ impl World {
         let mut next_sample_s = 0.0;
         for index in 0..steps {
             let now_s = index as f64 * step_s;
-            link.queue = (link.queue - link.carries * step_s).max(0.0);
+            link.pass(step_s);
             let count = streams.len();
             for turn in 0..count {
                 let stream = &mut streams[(turn + index) % count];
@@ -161,6 +170,40 @@ struct Link {
     queue: f64,
     carries: f64,
     limit: f64,
+    policer: Option<Policer>,
+    /// Bytes that the policer lets pass at once.
+    bucket: f64,
+}
+
+impl Link {
+    fn of(world: &World) -> Link {
+        Link {
+            queue: 0.0,
+            carries: world.bits_per_s / 8.0,
+            limit: world.queue_bytes,
+            policer: world.policer,
+            bucket: world.policer.map_or(0.0, |policer| policer.bucket_bytes),
+        }
+    }
+
+    fn pass(&mut self, step_s: f64) {
+        self.queue = (self.queue - self.carries * step_s).max(0.0);
+        if let Some(policer) = self.policer {
+            let filled = self.bucket + policer.bits_per_s / 8.0 * step_s;
+            self.bucket = filled.min(policer.bucket_bytes);
+        }
+    }
+
+    /// How many of these segments are not dropped.
+    fn accept(&mut self, segments: u64, step_s: f64) -> u64 {
+        let mut passed = segments;
+        if self.policer.is_some() {
+            passed = passed.min((self.bucket / MSS) as u64);
+            self.bucket -= passed as f64 * MSS;
+        }
+        let room = ((self.limit - self.queue + self.carries * step_s) / MSS).max(0.0) as u64;
+        passed.min(room)
+    }
 }
 
 /// Segments that were sent together.
@@ -450,8 +493,7 @@ impl Connection {
         self.again_in_flight += again;
         self.unsent = (self.unsent - (news + tail) as f64 * MSS).max(0.0);
         self.tokens -= segments as f64 * MSS;
-        let room = ((link.limit - link.queue + link.carries * step_s) / MSS).max(0.0) as u64;
-        let accepted = segments.min(room);
+        let accepted = link.accept(segments, step_s);
         let unlucky = match world.loss > 0.0 {
             true => (0..accepted).filter(|_| random.random::<f64>() < world.loss).count() as u64,
             false => 0,

@@ -3,6 +3,7 @@
 use super::evidence::{Evidence, Host, Stream};
 use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
 use super::path::pauses::{Pause, PauseStats, Waiting, habit, pauses, period, told};
+use super::path::policing::{Policing, policing};
 use super::path::sawtooth::sawtooth;
 use super::path::series::{Series, share, sum};
 use super::path::sharing::{Sharing, sharing};
@@ -20,6 +21,7 @@ pub(crate) struct Streams<'a> {
     series: Vec<(&'a Stream, Series<'a>)>,
     window_at_loss: Option<WindowAtLoss>,
     sharing: Option<Sharing>,
+    policing: Option<Policing>,
     round_trip_s: f64,
     total_seen: f64,
     /// The least capacity of the path.
@@ -68,6 +70,7 @@ impl<'a> Streams<'a> {
             sender: strain(&evidence.sender, lanes),
             receiver: strain(&evidence.receiver, lanes),
             window_at_loss: window_at_loss(&both),
+            policing: policing(&both, round_trip_s),
             receiver_writes: receiver_writes(evidence),
             sender_reads: sender_reads(evidence),
             series,
@@ -106,6 +109,7 @@ impl<'a> Streams<'a> {
             losses: all_losses(streams),
             window_at_loss: self.window_at_loss,
             sharing: self.sharing,
+            policing: self.policing,
             pauses,
             period,
             sender_busy_cpus: self.evidence.sender.busy_cpus,
@@ -255,6 +259,7 @@ impl<'a> One<'a> {
                 | Bottleneck::PathLoss
                 | Bottleneck::PathFull
                 | Bottleneck::SharedBottleneck
+                | Bottleneck::Policer
                 | Bottleneck::ShallowBuffer
                 | Bottleneck::Undetermined
         );
@@ -301,6 +306,10 @@ fn context(
         losses: losses(series, episodes),
         window_at_loss: all.window_at_loss,
         sharing: all.sharing,
+        // After a pause a burst is lost at any short queue, and the rest of the time is slow.
+        policing: all
+            .policing
+            .filter(|_| share(steady.paused_s, steady.duration_s) < PAUSED_SHARE_MIN),
         goodput: steady.goodput,
         total_goodput: all.total_goodput,
         peak,
@@ -418,7 +427,8 @@ fn together(streams: &[StreamVerdict]) -> Features {
 
 fn all_losses(streams: &[StreamVerdict]) -> Losses {
     let episodes: usize = streams.iter().map(|one| one.losses.episodes).sum();
-    let sent = sum(streams.iter().map(|one| one.losses.segments_sent));
+    let all_of = |count: fn(&Losses) -> u64| sum(streams.iter().map(|one| count(&one.losses)));
+    let sent = all_of(|losses| losses.segments_sent);
     let all: Vec<f64> = streams
         .iter()
         .flat_map(|one| &one.episodes)
@@ -428,8 +438,12 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
     let most = most.map(|one| one.losses.clone()).unwrap_or_default();
     Losses {
         episodes,
-        retransmitted_segments: sum(streams.iter().map(|o| o.losses.retransmitted_segments)),
+        retransmitted_segments: all_of(|losses| losses.retransmitted_segments),
         segments_sent: sent,
+        segments_marked: all_of(|losses| losses.segments_marked),
+        segments_duplicate: all_of(|losses| losses.segments_duplicate),
+        reorderings: all_of(|losses| losses.reorderings),
+        timeouts: all_of(|losses| losses.timeouts),
         per_episode: median(&all).unwrap_or(0.0),
         silences: streams.iter().map(|one| one.losses.silences).sum(),
         rate: share(episodes as f64, sent as f64),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::path::episodes::{Episode, Losses, WindowAtLoss};
 use super::path::pauses::{Pause, PauseStats, Period};
+use super::path::policing::Policing;
 use super::path::sawtooth::Sawtooth;
 use super::path::series::share;
 use super::path::sharing::Sharing;
@@ -29,13 +30,15 @@ pub enum Bottleneck {
     PathFull,
     /// Others send over it too.
     SharedBottleneck,
+    /// The network drops what is above a rate, without a queue.
+    Policer,
     ShallowBuffer,
     HostCpu,
     Undetermined,
 }
 
 impl Bottleneck {
-    pub const ALL: [Bottleneck; 15] = [
+    pub const ALL: [Bottleneck; 16] = [
         Bottleneck::TooShort,
         Bottleneck::Pauses,
         Bottleneck::ReceiveWindow,
@@ -48,6 +51,7 @@ impl Bottleneck {
         Bottleneck::PathLoss,
         Bottleneck::PathFull,
         Bottleneck::SharedBottleneck,
+        Bottleneck::Policer,
         Bottleneck::ShallowBuffer,
         Bottleneck::HostCpu,
         Bottleneck::Undetermined,
@@ -67,6 +71,7 @@ impl Bottleneck {
             Bottleneck::PathLoss => "path loss",
             Bottleneck::PathFull => "path full",
             Bottleneck::SharedBottleneck => "shared bottleneck",
+            Bottleneck::Policer => "policer",
             Bottleneck::ShallowBuffer => "shallow buffer",
             Bottleneck::HostCpu => "host CPU",
             Bottleneck::Undetermined => "undetermined",
@@ -172,6 +177,7 @@ pub struct Figures {
     pub window_at_loss: Option<WindowAtLoss>,
     /// How the bottleneck served all streams, while a queue stood there.
     pub sharing: Option<Sharing>,
+    pub policing: Option<Policing>,
     /// Of the stream with the most pauses.
     pub pauses: PauseStats,
     pub period: Option<Period>,
@@ -262,6 +268,10 @@ pub enum Change {
     },
     /// For all streams together.
     Pace {
+        bytes_per_s: f64,
+    },
+    /// The rate that a policer lets pass, of all streams together.
+    Policer {
         bytes_per_s: f64,
     },
     Streams {

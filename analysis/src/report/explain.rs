@@ -5,6 +5,7 @@ pub mod store;
 
 use self::advice::{tell, would};
 use super::live::count;
+use crate::diagnosis::path::episodes::Losses;
 use crate::diagnosis::path::pauses::{LOCKSTEP, PauseStats, Period, Waiting};
 use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
 use base::units::Bytes;
@@ -99,6 +100,7 @@ fn in_sentence(verdict: &Verdict, advice: &Advice) -> bool {
         Change::SendBuffer { .. } => Bottleneck::SendBuffer,
         Change::RaisePace { .. } | Change::RaiseRate { .. } => Bottleneck::Pacing,
         Change::Pace { .. } => Bottleneck::ShallowBuffer,
+        Change::Policer { .. } => Bottleneck::Policer,
         Change::Streams { .. } => Bottleneck::PathLoss,
         _ => return false,
     };
@@ -176,6 +178,7 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             "{name}: others send here too, as our part, {rate} on average, varies by {} in a queue",
             percent(figures.sharing.unwrap_or_default().variation)
         ),
+        Bottleneck::Policer => policer(verdict),
         Bottleneck::ShallowBuffer => format!(
             "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
             count(figures.losses.episodes as u64, "recovery episode"),
@@ -185,6 +188,20 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
         Bottleneck::HostCpu => format!("{name}: {}, so {rate}", busy_cpus(verdict)),
         Bottleneck::Undetermined => format!("{name}: cause unknown, {rate} on {path}"),
     }
+}
+
+/// `policer: the network lets 20 Mbit/s pass and drops the rest, without a queue; the first 500 KiB
+/// came at 59 Mbit/s`.
+fn policer(verdict: &Verdict) -> String {
+    let policing = verdict.figures.policing.unwrap_or_default();
+    format!(
+        "{}: the network lets {} pass and drops the rest, without a queue; the first {} came at up \
+         to {}",
+        Bottleneck::Policer.name(),
+        bits(policing.bytes_per_s),
+        size(policing.before_bytes),
+        bits(policing.before_bytes_per_s)
+    )
 }
 
 /// Where CPU time is all used: on one machine that of both sides is known together only.
@@ -324,6 +341,7 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
         ("window", format!("{} advertised", size(features.window_high_bytes))),
         ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
     ];
+    facts.extend(seen_by_tcp(losses));
     if losses.episodes > 0 {
         let between = losses.bytes_between.as_ref().map_or(String::new(), |bytes| {
             format!(
@@ -353,6 +371,19 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
         facts.push(("after all advice", format!("{most}{}", bits(rate))));
     }
     facts
+}
+
+/// What TCP saw of marks, order, needless repetition and timeouts, where there was any.
+fn seen_by_tcp(losses: &Losses) -> Option<(&'static str, String)> {
+    let seen = [
+        (losses.segments_marked, "acknowledged under a congestion mark (ECN)"),
+        (losses.segments_duplicate, "sent again without need (DSACK)"),
+        (losses.reorderings, "times overtaken by others"),
+        (losses.timeouts, "timeouts"),
+    ];
+    let some = seen.iter().filter(|(count, _)| *count > 0);
+    let said: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
+    (!said.is_empty()).then(|| ("segments", said.join(", ")))
 }
 
 fn losses_text(again: u64, sent: u64) -> String {

@@ -115,6 +115,10 @@ fn sample_of(info: &RawTcpInfo, at: Tick) -> PathSample {
         bytes_received: info.bytes_received,
         segments_sent: u64::from(info.data_segs_out),
         segments_retransmitted: u64::from(info.total_retrans),
+        segments_marked: u64::from(info.delivered_ce),
+        segments_duplicate: u64::from(info.dsack_dups),
+        reorderings: u64::from(info.reord_seen),
+        timeouts: u64::from(info.total_rto),
         busy: Nanos(info.busy_time.saturating_mul(1000)),
         window_limited: Nanos(info.rwnd_limited.saturating_mul(1000)),
         buffer_limited: Nanos(info.sndbuf_limited.saturating_mul(1000)),
@@ -236,12 +240,17 @@ struct RawTcpInfo {
     reord_seen: u32,
     rcv_ooopack: u32,
     snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
+    total_rto: u16,
+    total_rto_recoveries: u16,
+    total_rto_time: u32,
 }
 
 const APP_LIMITED: u8 = 1;
 const NO_THRESHOLD_SEGMENTS: u32 = 0x7fff_ffff;
 /// The offset that the kernel's headers give the last field.
-const _: () = assert!(std::mem::offset_of!(RawTcpInfo, snd_wnd) == 228);
+const _: () = assert!(std::mem::offset_of!(RawTcpInfo, total_rto_time) == 244);
 
 fn raw_tcp_info(socket: BorrowedFd<'_>) -> Option<RawTcpInfo> {
     let mut info = RawTcpInfo::default();

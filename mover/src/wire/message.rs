@@ -42,8 +42,8 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// where a sink keeps what it replaces or removes.
 /// 13: the rate can be changed while the transfer runs; a pace that gives way to others.
 /// 14: a sink may read again what it has written, and may compute digests besides, which it tells.
-pub const VERSION_MIN: u16 = 14;
-pub const VERSION_MAX: u16 = 14;
+pub const VERSION_MIN: u16 = 15;
+pub const VERSION_MAX: u16 = 15;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

@@ -37,6 +37,12 @@ pub struct Losses {
     pub episodes: usize,
     pub retransmitted_segments: u64,
     pub segments_sent: u64,
+    /// Of the whole stream, as samples count them: under marks of congestion, twice at the receiver,
+    /// overtaken, and timeouts.
+    pub segments_marked: u64,
+    pub segments_duplicate: u64,
+    pub reorderings: u64,
+    pub timeouts: u64,
     /// Median of the retransmitted segments of an episode.
     pub per_episode: f64,
     pub bytes_between: Option<Spread>,
@@ -148,6 +154,10 @@ pub fn losses(series: &Series, episodes: &[Episode]) -> Losses {
     Losses {
         episodes: episodes.len(),
         retransmitted_segments: series.grown(|sample| sample.segments_retransmitted),
+        segments_marked: series.grown(|sample| sample.segments_marked),
+        segments_duplicate: series.grown(|sample| sample.segments_duplicate),
+        reorderings: series.grown(|sample| sample.reorderings),
+        timeouts: series.grown(|sample| sample.timeouts),
         segments_sent: sent,
         per_episode: median(&again).unwrap_or(0.0),
         bytes_between: Spread::of(&between),

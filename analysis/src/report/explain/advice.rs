@@ -29,6 +29,9 @@ pub(super) fn would(advice: &Advice) -> String {
         Change::RaisePace { bytes_per_s, .. } | Change::RaiseRate { bytes_per_s, .. } => {
             format!("raise it to {} or leave it out", bits(*bytes_per_s))
         }
+        Change::Policer { bytes_per_s } => {
+            format!("a pace of {} would avoid the losses", bits(*bytes_per_s))
+        }
         Change::Pace { bytes_per_s } if carried.is_empty() => {
             format!("a pace of {} would avoid the losses", bits(*bytes_per_s))
         }
@@ -53,7 +56,9 @@ pub(super) fn tell(verdict: &Verdict, advice: &Advice, before: Option<f64>) -> S
             format!(" (expected: {rate}; {} only until a queue overflows)", carried(before))
         }
         (Some(rate), _) => format!(" (expected: {rate})"),
-        (None, Change::Pace { .. }) => " (not faster, but with fewer losses)".into(),
+        (None, Change::Pace { .. } | Change::Policer { .. }) => {
+            " (not faster, but with fewer losses)".into()
+        }
         (None, _) => String::new(),
     });
     text
@@ -120,6 +125,11 @@ fn order(change: &Change) -> String {
         Change::Pace { bytes_per_s } => {
             format!("pace at {} in all, so that no burst overflows a queue", bits(*bytes_per_s))
         }
+        Change::Policer { bytes_per_s } => format!(
+            "--pace {}, so that less is dropped; more passes only if whoever runs the network \
+             raises the limit",
+            bits(*bytes_per_s)
+        ),
         Change::Streams { count, now, loss_rate } => format!(
             "--streams {count} (now {now}): each recovers from its own losses, one segment in \
              {:.0}; or --congestion bbr where the sending host has it",
