@@ -12,7 +12,7 @@ use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
 use super::storage::{ShardWork, Staged, Storage};
 use analysis::shards::given::Demand;
 use analysis::shards::overview::Waits;
-use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Worker};
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Rank, Worker};
 use analysis::shards::{Claim, names};
 use base::fault::{Class, Fault};
 use base::units::Tick;
@@ -49,6 +49,7 @@ pub fn work(
     folder.check_shared(&mut destination)?;
     let me = format!("{name}-{}", random_hex(4)?);
     let times = folder.manifest.times;
+    let rank = Rank::new(name, folder.manifest.workers);
     let (tell, told) = mpsc::channel();
     let mut process = Process {
         events: Events::open(&folder, &me),
@@ -66,7 +67,7 @@ pub fn work(
     };
     process.events.note("begins", None, &process.storage.host.clone());
     process.tell_far();
-    let mut worker = Worker::new(&me, times, clock::now());
+    let mut worker = Worker::new(&me, rank, times, clock::now());
     let mut event = Event::Woke;
     let mut is_stopped = false;
     let mut beat = 0;
