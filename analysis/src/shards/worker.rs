@@ -84,6 +84,8 @@ pub struct Worker {
     choice: Choice,
     /// So many holders are watched by all who wait; more are divided among them.
     watched_min: usize,
+    /// Before this time no beats are read, where there are many.
+    reads_at: Tick,
     /// The shard that this worker has.
     claim: Option<Claim>,
     /// The turn at which that shard can give something away next, and those at which it has.
@@ -126,6 +128,7 @@ impl Worker {
             asked: Asked::Nothing,
             choice: Choice::new(me, rank),
             watched_min: WATCHED_MIN,
+            reads_at: now,
             claim: None,
             turn: 0,
             gave: Turns::default(),

@@ -20,6 +20,11 @@ impl Worker {
         let workers: BTreeSet<&str> = held.iter().map(|held| held.worker.as_str()).collect();
         self.observer.keep(&workers);
         let groups = groups(workers.len(), waiting, self.watched_min);
+        // Where there are many, each beat is read about as often as it is written.
+        if groups > 1 && now < self.reads_at {
+            return self.idle(now);
+        }
+        self.reads_at = now.after(self.times.beat());
         let group = group_of(&self.me, self.beat / BEATS_OF_A_GROUP, groups);
         held.retain(|held| group_of(&held.worker, 0, groups) == group);
         if held.is_empty() { self.idle(now) } else { State::Beats(held) }
