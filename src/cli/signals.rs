@@ -3,13 +3,15 @@
 use std::fs;
 use std::io;
 use std::process;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::console::Console;
 use base::fault::Class;
+use base::job::Notice;
 use mover::pump::watch::Watch;
 
 /// From here on, signals stop the watch.
@@ -30,6 +32,24 @@ pub(super) fn install(watch: &Arc<Watch>) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// A watch that signals stop from here on, whose warnings are shown.
+pub(super) fn stopped_watch(console: &Arc<Console>) -> Arc<Watch> {
+    let (notices, told) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    if let Err(why) = install(&watch) {
+        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
+    }
+    let console = console.clone();
+    thread::spawn(move || {
+        for notice in told {
+            if let Notice::Warning(text) = notice {
+                console.warning(&text);
+            }
+        }
+    });
+    watch
 }
 
 /// Does nothing when the transfer is over and only its summary is still to come.

@@ -170,8 +170,8 @@ fn refuse_far(source: &OsStr) -> Result<(), String> {
     match is_far || text == "-" {
         true => Err(format!(
             "'{text}' is no folder that all nodes see: the sources of spread are folders and files \
-             under the same path on all nodes, so run it where they are (write ./a:b if a name \
-             has a colon)"
+             under the same path on all nodes, so run it where they are, on a host there, with DST \
+             as HOST:/FOLDER here (write ./a:b if a name has a colon)"
         )),
         false => Ok(()),
     }
@@ -279,6 +279,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &args.on.text, console)?;
     let live = JobShown::open(args.live, console)?;
     let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
+    let watch = signals::stopped_watch(console);
     let (folder, news) = begin(&SpreadOrder {
         sources: args.sources.clone(),
         target: args.target.clone(),
@@ -307,7 +308,8 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         is_planned: false,
         ssh: args.ssh.clone(),
     };
-    coordinate(&folder, &order, launcher.as_mut(), (console, JobWatched { metrics, live }))
+    let watched = JobWatched { metrics, live };
+    coordinate((&folder, &watch), &order, launcher.as_mut(), (console, watched))
 }
 
 /// What `sbatch` would get, and nothing is made.
@@ -376,14 +378,14 @@ fn shown_to_prometheus(
 
 /// Runs a job to its end, and shows how it goes, to people and to Prometheus.
 fn coordinate(
-    folder: &JobFolder,
+    (folder, watch): (&JobFolder, &Arc<Watch>),
     order: &RunOrder,
     launcher: &mut dyn Launcher,
     (console, watched): (&Arc<Console>, JobWatched),
 ) -> Result<Conclusion, Fault> {
     watched.metrics.begins(0, None);
     watched.live.begins(folder);
-    let ran = follow(folder, order, launcher, (console, &watched));
+    let ran = follow((folder, watch), order, launcher, (console, &watched));
     let code = match &ran {
         Ok((totals, _)) => totals.worst.map_or(0, Class::exit_code),
         Err(fault) => fault.class.exit_code(),
@@ -405,24 +407,28 @@ fn moved((totals, overview): &(Totals, Overview)) -> Figures {
 }
 
 fn follow(
-    folder: &JobFolder,
+    (folder, watch): (&JobFolder, &Arc<Watch>),
     order: &RunOrder,
     launcher: &mut dyn Launcher,
     (console, watched): (&Arc<Console>, &JobWatched),
 ) -> Result<(Totals, Overview), Fault> {
-    let (notices, _told) = mpsc::channel();
-    let watch = Arc::new(Watch::new(notices));
-    if let Err(why) = signals::install(&watch) {
-        console.warning(&format!("Ctrl-C ends the program at once: {why}"));
-    }
     let job = folder.path().display().to_string();
     console.remark(&format!("job folder: {job}"));
+    if watch.stopping() {
+        return Err(Fault::new(
+            Class::Interrupted,
+            format!(
+                "stopped before a worker was started: 'datapump spread resume {job}' continues, \
+                 'datapump spread cancel --forget {job}' gives it up"
+            ),
+        ));
+    }
     let manifest = &folder.manifest;
     let limit = manifest.copying.bytes_per_second.map(|share| share * manifest.workers as f64);
     let start = On::parse(&manifest.on).map_or(Start::Here, |on| on.start());
     let how = (manifest.workers, start, limit);
     let mut line_at = console.started().elapsed();
-    let ran = coordinator::run(folder, order, launcher, &watch, &mut |told| match told {
+    let ran = coordinator::run(folder, order, launcher, watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),
         Told::Planned(planned) => {
             planned.warnings.iter().for_each(|text| console.warning(text));
@@ -494,12 +500,14 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let folder = JobFolder::open(&args.job)?;
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &folder.manifest.on, console)?;
     let live = JobShown::open(args.live, console)?;
+    let watch = signals::stopped_watch(console);
     let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
     repaired.iter().for_each(|text| console.warning(text));
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
-    coordinate(&folder, &order, launcher.as_mut(), (console, JobWatched { metrics, live }))
+    let watched = JobWatched { metrics, live };
+    coordinate((&folder, &watch), &order, launcher.as_mut(), (console, watched))
 }
 
 pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {

@@ -56,7 +56,7 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct ShardCopy {
     watch: Arc<Mutex<Weak<Watch>>>,
-    /// Of a range, of a whole that is put together, or of what has ended.
+    /// Of a range, of a whole that is put together, or of copies that have ended.
     progress: Arc<Progress>,
     unbegun: Arc<Mutex<Unbegun>>,
     began: Tick,
@@ -146,8 +146,8 @@ impl ShardCopy {
     }
 
     pub(super) fn bytes_done(&self) -> u64 {
-        let watch = locked(&self.watch).upgrade();
-        let under_way = watch.map_or(0, |watch| watch.gauge.bytes_done.load(Relaxed));
+        let watch = locked(&self.watch);
+        let under_way = watch.upgrade().map_or(0, |watch| watch.gauge.bytes_done.load(Relaxed));
         self.progress.bytes.load(Relaxed) + under_way
     }
 
@@ -219,7 +219,12 @@ fn copy_to(
         scope.spawn(move || hearing.hear(&heard, tell));
         let ended = carry_out(order, &names, (host, copied_by), &watch);
         over.store(true, Relaxed);
-        progress.bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
+        {
+            // At one moment, so that no byte is counted twice, or not.
+            let mut watched = locked(watched);
+            progress.bytes.fetch_add(watch.gauge.bytes_done.load(Relaxed), Relaxed);
+            *watched = Weak::new();
+        }
         // Usually nothing else holds it: then its notices end here.
         drop(watch);
         ended

@@ -170,11 +170,25 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         workers: order.workers,
         split_above: order.split_above,
         on: order.on.clone(),
-        command: order.command.clone(),
+        command: without_ssh(&order.command),
         began_unix_s: clock::unix().as_secs(),
     };
     let folder = JobFolder::create(&job, &manifest, &mut at)?;
     Ok((folder, at.far().map(|far| far.news()).unwrap_or_default()))
+}
+
+/// How ssh logs in is in no file of a job: others may read those.
+fn without_ssh(words: &[String]) -> Vec<String> {
+    let mut kept = Vec::with_capacity(words.len());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--ssh" => drop(words.next()),
+            word if word.starts_with("--ssh=") => {}
+            word => kept.push(word.to_string()),
+        }
+    }
+    kept
 }
 
 /// The folders below which names are copied.
@@ -253,6 +267,17 @@ mod tests {
         for wrong in ["", "local:", "local:0", "local:x", "ssh", "ssh:", "slurm:", "pbs"] {
             assert!(On::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn no_job_says_how_ssh_logs_in() {
+        let kept = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            without_ssh(&words).join(" ")
+        };
+        assert_eq!(kept("datapump spread --ssh mine -r a b:c"), "datapump spread -r a b:c");
+        assert_eq!(kept("datapump spread a b:c --ssh=mine"), "datapump spread a b:c");
+        assert_eq!(kept("datapump spread a b:c --ssh"), "datapump spread a b:c");
     }
 
     #[test]

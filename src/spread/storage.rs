@@ -153,7 +153,8 @@ impl Storage {
 
     pub(super) fn list_claims(&self) -> Result<Answer, Fault> {
         let names = self.folder.names(Part::Claims)?;
-        Ok(Answer::Claims(names.iter().filter_map(|name| names::parse_held(name)).collect()))
+        let held = names.iter().filter_map(|name| names::parse_held(name)).collect();
+        Ok(Answer::Claims { held, waiting: self.folder.names(Part::Idle)?.len() as u64 })
     }
 
     pub(super) fn read_beats(&self, workers: &[String]) -> Answer {

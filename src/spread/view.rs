@@ -63,6 +63,10 @@ struct Planned {
     /// No file of its own, and no bytes of its own.
     is_range: bool,
     is_whole: bool,
+    /// The most that was seen of an attempt: a worker may be at its next shard already.
+    attempt: u32,
+    seen_files: u64,
+    seen_bytes: u64,
 }
 
 impl Planned {
@@ -72,6 +76,21 @@ impl Planned {
             predicted_s: shard.predicted_ns as f64 / 1e9,
             is_range: shard.range.is_some(),
             is_whole: shard.whole.is_some(),
+            attempt: 0,
+            seen_files: 0,
+            seen_bytes: 0,
+        }
+    }
+
+    /// What a worker has of it, by its beat if that is of this shard. It never goes back.
+    fn see(&mut self, attempt: u32, beat: Option<&Beat>) {
+        if self.attempt != attempt {
+            (self.attempt, self.seen_files, self.seen_bytes) = (attempt, 0, 0);
+        }
+        if let Some(beat) = beat {
+            self.seen_files = self.seen_files.max(beat.shard_files);
+            // A beat may be of a copy that has begun again: none has more than was planned.
+            self.seen_bytes = self.seen_bytes.max(beat.shard_bytes.min(self.bytes));
         }
     }
 }
@@ -169,22 +188,19 @@ impl View {
         let mut sum = UnderWay::default();
         for held in claims.iter().filter(|held| !done.contains(&held.claim.shard)) {
             let shard = held.claim.shard;
-            let Some(beat) = beats.get(&held.worker).filter(|beat| beat.shard == Some(shard))
-            else {
-                continue;
-            };
+            let beat = beats.get(&held.worker).filter(|beat| beat.shard == Some(shard));
             let of = match self.held.entry(shard) {
                 Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(_) if beat.is_none() => continue,
                 Entry::Vacant(new) => {
-                    let Ok((header, _)) = folder.shard(shard) else { continue };
+                    let Ok(header) = folder.shard_head(shard) else { continue };
                     new.insert(Planned::of(&header))
                 }
             };
-            // A beat may be of a copy that has begun again: no shard has more than it was planned.
-            let bytes = beat.shard_bytes.min(of.bytes);
-            sum.files += if of.is_range { 0 } else { beat.shard_files };
-            sum.bytes += if of.is_whole { 0 } else { bytes };
-            sum.predicted_s += of.predicted_s * bytes as f64 / of.bytes.max(1) as f64;
+            of.see(held.claim.attempt, beat);
+            sum.files += if of.is_range { 0 } else { of.seen_files };
+            sum.bytes += if of.is_whole { 0 } else { of.seen_bytes };
+            sum.predicted_s += of.predicted_s * of.seen_bytes as f64 / of.bytes.max(1) as f64;
         }
         self.held.retain(|shard, _| claims.iter().any(|held| held.claim.shard == *shard));
         sum
@@ -314,5 +330,38 @@ fn worker(name: &str, beat: &Beat, is_silent: bool, limit: Option<f64>) -> Worke
         held_back_by: beat.waits.held_back(beat.bytes, limit),
         waits: beat.waits,
         code: beat.code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beats of one attempt as they are read, and what is shown after each.
+    #[test]
+    fn what_is_shown_never_goes_back() {
+        let header = Shard {
+            shard: 7,
+            source: 0,
+            files: 5,
+            bytes: 100,
+            predicted_ns: 0,
+            range: None,
+            whole: None,
+        };
+        let beat = |shard_files, shard_bytes| Beat { shard_files, shard_bytes, ..Beat::default() };
+        let mut of = Planned::of(&header);
+        let mut shown = |attempt: u32, beat: Option<Beat>| {
+            of.see(attempt, beat.as_ref());
+            (of.seen_files, of.seen_bytes)
+        };
+        assert_eq!(shown(1, Some(beat(1, 60))), (1, 60));
+        // It is committed; its worker is at its next shard; a copy began again.
+        assert_eq!(shown(1, Some(beat(4, 0))), (4, 60));
+        assert_eq!(shown(1, None), (4, 60));
+        assert_eq!(shown(1, Some(beat(5, 170))), (5, 100));
+        // Another worker has it: what the first one staged is lost.
+        assert_eq!(shown(2, None), (0, 0));
+        assert_eq!(shown(2, Some(beat(3, 10))), (3, 10));
     }
 }

@@ -12,7 +12,7 @@ use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
 use super::storage::{ShardWork, Staged, Storage};
 use analysis::shards::given::Demand;
 use analysis::shards::overview::Waits;
-use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Worker};
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Given, Rank, Worker};
 use analysis::shards::{Claim, names};
 use base::fault::{Class, Fault};
 use base::units::Tick;
@@ -26,6 +26,8 @@ struct Process {
     /// As it was started.
     name: String,
     copy: Option<ShardCopy>,
+    /// What the last copy has come to, and of which claim it was: it is shown until that is over.
+    copied: Option<(Claim, u64)>,
     /// Why it is not known what the copy has staged.
     unknown: Option<Fault>,
     tell: Sender<Told>,
@@ -49,12 +51,14 @@ pub fn work(
     folder.check_shared(&mut destination)?;
     let me = format!("{name}-{}", random_hex(4)?);
     let times = folder.manifest.times;
+    let rank = Rank::new(name, folder.manifest.workers);
     let (tell, told) = mpsc::channel();
     let mut process = Process {
         events: Events::open(&folder, &me),
         storage: Storage::new(folder, destination, &me),
         name: name.to_string(),
         copy: None,
+        copied: None,
         unknown: None,
         tell,
         told,
@@ -66,7 +70,7 @@ pub fn work(
     };
     process.events.note("begins", None, &process.storage.host.clone());
     process.tell_far();
-    let mut worker = Worker::new(&me, times, clock::now());
+    let mut worker = Worker::new(&me, rank, times, clock::now());
     let mut event = Event::Woke;
     let mut is_stopped = false;
     let mut beat = 0;
@@ -156,8 +160,9 @@ impl Process {
     }
 
     fn ended(&mut self, ended: Result<Waits, Fault>) -> Event {
-        self.copy = None;
         let claim = self.claim();
+        let bytes = self.copy.take().map_or(0, |copy| copy.bytes_done());
+        self.copied = claim.map(|claim| (claim, bytes));
         match self.unknown.take().map_or(ended, Err) {
             Ok(waits) => {
                 if let Some(work) = &mut self.storage.work {
@@ -389,6 +394,8 @@ impl Process {
     fn beat(&self, number: u64, code: Option<u8>) -> Beat {
         let (files, bytes, failed) =
             self.storage.work.as_ref().map_or((0, 0, 0), |work| work.counts());
+        let claim = self.claim();
+        let copied = self.copied.filter(|(of, _)| Some(*of) == claim).map_or(0, |(_, bytes)| bytes);
         Beat {
             beat: number,
             name: self.name.clone(),
@@ -396,11 +403,11 @@ impl Process {
             far: self.storage.destination.host().map(str::to_string),
             pid: std::process::id(),
             state: if code.is_some() { WorkerDoes::Ended } else { self.does },
-            shard: self.claim().map(|claim| claim.shard),
+            shard: claim.map(|claim| claim.shard),
             files: self.before.0 + files,
             bytes: self.before.1 + bytes,
             shard_files: files,
-            shard_bytes: self.copy.as_ref().map_or(0, ShardCopy::bytes_done),
+            shard_bytes: self.copy.as_ref().map_or(copied, ShardCopy::bytes_done),
             failed: self.before.2 + failed,
             seconds: self.now_s(),
             waits: self.waits,

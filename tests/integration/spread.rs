@@ -329,6 +329,51 @@ fn a_damaged_job_folder_is_made_again() {
     scene.succeed("verify @/job/receipt @/dst");
 }
 
+/// A shard has given a part of itself away when its job is stopped and pieces of the folder are
+/// lost: no file is lost or copied into two shards.
+#[test]
+fn a_damaged_job_with_parts_given_away_is_made_again() {
+    let written_again = |scene: &Scene| {
+        fs::write(scene.path("job/shards/16777216"), "{").unwrap();
+        "shard 16777216 could not be read: it is written again"
+    };
+    check_damaged(&written_again);
+    check_damaged(&|scene| {
+        fs::write(scene.path("job/shards/0000000"), "{").unwrap();
+        "shard 0 cannot be read: it is planned again"
+    });
+    check_damaged(&|scene| {
+        fs::remove_dir_all(scene.path("job/given")).unwrap();
+        "job/given' was missing"
+    });
+}
+
+/// `damage` says what is told of it.
+fn check_damaged(damage: &dyn Fn(&Scene) -> &'static str) {
+    let scene = Scene::new();
+    // One shard, which takes one worker a minute.
+    write_many(&scene.path("src"), 60, 50_000);
+    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 100kB --json";
+    let running = start(&scene, line);
+    until("a part is open, or another has it", || scene.path("job/shards/16777216").exists());
+    processes::send(running.pid(), Signal::INT);
+    let stopped = running.end();
+    assert_eq!(stopped.code, 130, "{stopped}");
+    let told = damage(&scene);
+    // The rest goes without a limit.
+    let manifest = scene.path("job/manifest.json");
+    let mut text: serde_json::Value =
+        serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    text["copying"]["bytes_per_second"] = serde_json::Value::Null;
+    fs::write(&manifest, text.to_string()).unwrap();
+    let ran = scene.run("spread resume @/job");
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.contains(told), "{told}\n{ran}");
+    check_done(&scene, "src", "dst");
+    let receipt = fs::read_to_string(scene.path("job/receipt")).unwrap();
+    assert_eq!(receipt.lines().count(), 60, "each file once");
+}
+
 #[test]
 fn a_dry_run_shows_the_plan() {
     let scene = Scene::new();

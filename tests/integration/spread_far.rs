@@ -232,6 +232,37 @@ fn what_far_hosts_refuse_is_told() {
     assert!(far_source.code == 2 && far_source.stderr.contains("run it where they are"));
 }
 
+/// Ctrl-C while the job folder is made: it is told what was made, and that can go on.
+#[test]
+fn a_job_that_is_stopped_before_it_begins_is_told_of() {
+    let scene = Scene::new();
+    write_dataset(&scene.path("src"));
+    // The second login waits: by then the job folder is there, and no worker.
+    let held = "mkdir AT/first 2>/dev/null ||\n\
+                while [ ! -e AT/go ]; do touch AT/held; sleep 0.1; done\n\
+                exec SSH \"$@\"";
+    let held = held.replace("AT", &scene.path("").display().to_string());
+    let held = held.replace("SSH", &far::ssh_command_to_hosts(&scene.path("")));
+    let mut words = scene.words("spread @/src/ far:@/dst --on local:2 --job @/job --json");
+    words.extend(["--remote-datapump".into(), scene.far_program().into()]);
+    words.extend(["--ssh".into(), scene.script("held-ssh", &held).into()]);
+    let mut running = run::start(scene.command(&words));
+    until("the far host is asked again", || scene.path("held").exists());
+    processes::send(running.pid(), Signal::INT);
+    running.wait_for("warning");
+    fs::write(scene.path("go"), "").unwrap();
+    let ended = running.end();
+    assert_eq!(ended.code, 130, "{ended}");
+    let told = format!("{ended}");
+    let job = scene.path("job").display().to_string();
+    let stopped = format!("stopped before a worker was started: 'datapump spread resume {job}'");
+    assert!(told.contains(&stopped), "{told}");
+    assert_eq!(fs::read_dir(scene.path("job/workers")).unwrap().count(), 0, "{told}");
+    let resumed = ran(&scene, "spread resume @/job");
+    assert_eq!(resumed.code, 0, "{resumed}");
+    check_done(&scene);
+}
+
 /// A file that would be cut into ranges goes whole.
 #[test]
 fn large_files_go_whole() {

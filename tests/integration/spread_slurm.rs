@@ -1,5 +1,6 @@
 //! Spreads and submitted copies over a real Slurm, in namespaces of this machine.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +9,12 @@ use std::time::Duration;
 use cluster::rounds::{self, Fault, Fixture, Round};
 use cluster::{Cluster, Plan};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::data::{assert_same, write_file};
 use crate::support::run::{self, Ran};
-use crate::support::{PROGRAM, each_at_once, need, need_root, until};
+use crate::support::{PROGRAM, each_at_once, far, need, need_root, processes, until};
 
 fn need_parts() {
     need_root("it makes nodes of namespaces");
@@ -123,6 +125,53 @@ fn cancelled_workers_stay_away() {
     assert_eq!(ran.code, 0, "{ran}\n{}", cluster.logs());
     assert_same(&place.join("src"), &place.join("dst"));
     assert_eq!(status().matches("note: ").count(), 0, "{}", status());
+}
+
+/// To far hosts from workers in Slurm: each node has its own configuration of ssh, nothing of it is
+/// in the job, and the workers divide among the hosts. Stopped, the job goes on there.
+#[test]
+fn workers_in_slurm_log_in_to_far_hosts() {
+    need_parts();
+    need("sshd", "openssh-server");
+    let cluster = Cluster::up(&Plan::of(2)).unwrap_or_else(|why| panic!("{why}"));
+    let hosts = far::hosts_of(&cluster, &["dtn1", "dtn2"]);
+    for node in 1..=2 {
+        let mut mount = cluster.on_node(node, need("mount", "mount")).unwrap();
+        mount.arg("--bind").arg(&hosts.config).arg("/etc/ssh/ssh_config");
+        assert!(mount.status().unwrap().success(), "c{node} has no configuration of ssh");
+    }
+    let place = cluster.path().join("place");
+    fs::create_dir_all(place.join("src")).unwrap();
+    (0..200).for_each(|n| write_file(&place.join(format!("src/{n}")), n, 50_000));
+    let ssh = format!("ssh -F {}", hosts.config.display());
+    let target = format!("dtn1,dtn2:{}", place.join("dst").display());
+    let far = ["--ssh", &ssh, "--json"];
+    // So slow that it lasts until both workers are there.
+    let words = ["spread", "--on", "slurm:dtn", "--rate", "10kB", "--job=job", "src/", &target];
+    let more = [&far[..], &["--remote-datapump", PROGRAM]].concat();
+    let first = run::start(command(&cluster, &place, &words, &more));
+    let hosts_used = || {
+        let beats = fs::read_dir(place.join("job/workers")).into_iter().flatten().flatten();
+        let beat = |path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok();
+        let beats = beats.filter_map(|entry| beat(entry.path()));
+        let used: BTreeSet<String> =
+            beats.filter_map(|beat| Some(beat["far"].as_str()?.to_string())).collect();
+        used.into_iter().collect::<Vec<_>>()
+    };
+    until("each worker has a host of its own", || hosts_used() == ["dtn1", "dtn2"]);
+    processes::send(first.pid(), Signal::INT);
+    let stopped = first.end();
+    assert_eq!(stopped.code, 130, "{stopped}\n{}", cluster.logs());
+
+    let manifest = place.join("job/manifest.json");
+    let kept = fs::read_to_string(&manifest).unwrap();
+    assert!(!kept.contains("far-hosts"), "how ssh logs in is in the job: {kept}");
+    let mut job: Value = serde_json::from_str(&kept).unwrap();
+    job["copying"]["bytes_per_second"] = Value::Null;
+    fs::write(&manifest, job.to_string()).unwrap();
+    let ran = datapump(&cluster, &place, &["spread", "resume", "job"], &far);
+    assert_eq!(ran.code, 0, "{ran}\n{}", cluster.logs());
+    assert_same(&place.join("src"), &place.join("dst"));
 }
 
 /// A copy as a job: it ends, and says so; it is tried again; and what is typed reaches no script.

@@ -84,7 +84,11 @@ pub enum Answer {
     Yes,
     No,
     Open(Vec<(u32, u32)>),
-    Claims(Vec<Held>),
+    /// Who holds what, and how many workers show that they wait.
+    Claims {
+        held: Vec<Held>,
+        waiting: u64,
+    },
     Beats(Vec<(String, Option<u64>)>),
     /// The total is known once the plan is complete.
     Count {

@@ -1,5 +1,7 @@
 //! Which far host a worker logs in to, and which next where that one cannot be reached.
 
+use super::names::number_of;
+
 /// The far hosts, by their numbers, in the order in which the worker of this name tries them. It is
 /// the same each time, and as workers are numbered from 1, as many begin at each host as at any
 /// other, one more at most; those of a host that is lost divide among the others.
@@ -7,7 +9,8 @@ pub fn order(worker: &str, hosts: usize) -> Vec<usize> {
     if hosts == 0 {
         return Vec::new();
     }
-    let number = number_of(worker);
+    // Workers are numbered from 1, elements of an array in Slurm from 0.
+    let number = (number_of(worker) % NUMBERS) as usize + hosts - 1;
     let first = number % hosts;
     let mut others: Vec<usize> = (1..hosts).map(|step| (first + step) % hosts).collect();
     if !others.is_empty() {
@@ -17,28 +20,23 @@ pub fn order(worker: &str, hosts: usize) -> Vec<usize> {
     [vec![first], others].concat()
 }
 
-/// A worker's number, counted from 0; of a name that ends with none, some number.
-fn number_of(worker: &str) -> usize {
-    let digits = worker.len() - worker.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    match worker[worker.len() - digits..].parse::<usize>() {
-        Ok(number) => number.saturating_sub(1),
-        Err(_) => worker.bytes().fold(0, |sum, byte| (sum * 31 + usize::from(byte)) % 65_521),
-    }
-}
+/// More than there are workers.
+const NUMBERS: u64 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn workers(count: usize) -> impl Iterator<Item = String> {
-        (1..=count).map(|number| format!("slurm-{number}"))
+    /// From 1 on, or as elements of an array.
+    fn workers(first: usize, count: usize) -> impl Iterator<Item = String> {
+        (first..first + count).map(|number| format!("slurm-{number}"))
     }
 
     #[test]
     fn every_host_is_tried_once() {
         for hosts in 0..7 {
             for name in
-                workers(30).chain(["worker", "", "w99999999999999999999999"].map(String::from))
+                workers(0, 30).chain(["worker", "", "w99999999999999999999999"].map(String::from))
             {
                 let mut order = order(&name, hosts);
                 order.sort_unstable();
@@ -58,8 +56,9 @@ mod tests {
         };
         for hosts in 1..6 {
             let all: Vec<usize> = (0..hosts).collect();
-            for count in 1..40 {
-                let orders: Vec<Vec<usize>> = workers(count).map(|w| order(&w, hosts)).collect();
+            for (count, from) in (1..40).flat_map(|count| [(count, 0), (count, 1)]) {
+                let orders = workers(from, count).map(|worker| order(&worker, hosts));
+                let orders: Vec<Vec<usize>> = orders.collect();
                 let first = orders.iter().map(|order| order[0]).collect();
                 assert!(spread(first, &all) <= 1, "{count} workers to {hosts} hosts");
                 for lost in 0..hosts {

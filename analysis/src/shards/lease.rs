@@ -1,7 +1,7 @@
 //! Leases: whether the holder of a claim is taken for lost. No host's clock is compared with
 //! another's: an observer counts, on its own clock, how long it has seen no change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -77,8 +77,8 @@ impl Observer {
     }
 
     /// Forgets workers that hold nothing any more.
-    pub fn keep(&mut self, holders: &[String]) {
-        self.seen.retain(|worker, _| holders.contains(worker));
+    pub fn keep(&mut self, holders: &BTreeSet<&str>) {
+        self.seen.retain(|worker, _| holders.contains(worker.as_str()));
     }
 }
 

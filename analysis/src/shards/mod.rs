@@ -4,6 +4,7 @@
 
 pub mod attention;
 pub mod calls;
+mod choice;
 pub mod far;
 pub mod given;
 pub mod history;

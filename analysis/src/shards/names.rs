@@ -55,6 +55,15 @@ pub fn parse_done(name: &str) -> Option<(Held, Turns)> {
     parse_held(name).map(|held| (held, Turns::default())).or_else(with_turns)
 }
 
+/// The number at the end of a worker's name as it was started; of one without, some number.
+pub(super) fn number_of(worker: &str) -> u64 {
+    let digits = worker.len() - worker.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    match worker[worker.len() - digits..].parse::<u64>() {
+        Ok(number) => number,
+        Err(_) => worker.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % 65_521),
+    }
+}
+
 /// Whether a word can be the name of a worker.
 pub fn is_worker(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

@@ -6,10 +6,13 @@
 //! docs/SPREAD.md says why each step is where it is.
 
 mod fences;
+mod watching;
 
 use std::collections::VecDeque;
 
 pub use super::calls::{Action, Answer, Call, End, Event, Given};
+use super::choice::Choice;
+pub use super::choice::Rank;
 use super::given::{self, Turns};
 use super::lease::{LeaseTimes, Observer};
 use super::{Claim, Held};
@@ -77,9 +80,12 @@ pub struct Worker {
     observer: Observer,
     state: State,
     asked: Asked,
-    /// Shards that were open when the worker last looked, and how often it was not the first since.
-    open: Vec<(u32, u32)>,
-    missed: u32,
+    /// What is tried next of the shards that are open.
+    choice: Choice,
+    /// So many holders are watched by all who wait; more are divided among them.
+    watched_min: usize,
+    /// Before this time no beats are read, where there are many.
+    reads_at: Tick,
     /// The shard that this worker has.
     claim: Option<Claim>,
     /// The turn at which that shard can give something away next, and those at which it has.
@@ -109,21 +115,20 @@ pub struct Worker {
     trouble: Option<(Tick, Class)>,
     retry_at: Tick,
     stop: bool,
-    /// Makes workers choose different shards.
-    picks: u64,
 }
 
 impl Worker {
     /// `me` must differ from that of every other process, earlier ones too.
-    pub fn new(me: &str, times: LeaseTimes, now: Tick) -> Worker {
+    pub fn new(me: &str, rank: Rank, times: LeaseTimes, now: Tick) -> Worker {
         Worker {
             me: me.to_string(),
             times,
             observer: Observer::new(times),
             state: State::Choose,
             asked: Asked::Nothing,
-            open: Vec::new(),
-            missed: 0,
+            choice: Choice::new(me, rank),
+            watched_min: WATCHED_MIN,
+            reads_at: now,
             claim: None,
             turn: 0,
             gave: Turns::default(),
@@ -143,8 +148,12 @@ impl Worker {
             trouble: None,
             retry_at: now,
             stop: false,
-            picks: me.bytes().fold(PICKS, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME)),
         }
+    }
+
+    /// The same, where those who wait divide the holders among them from so many on.
+    pub fn watching_at_least(self, holders: usize) -> Worker {
+        Worker { watched_min: holders.max(1), ..self }
     }
 
     /// The shard that this worker works on.
@@ -309,7 +318,7 @@ impl Worker {
             State::Idle(until) if now < *until => return None,
             State::Idle(_) => {
                 self.state = State::Choose;
-                self.open.clear();
+                self.choice.forget();
                 Call::ListOpen
             }
             State::Claim { shard, attempts } => Call::Claim { shard: *shard, attempts: *attempts },
@@ -418,8 +427,9 @@ impl Worker {
     fn after(&mut self, state: State, answer: Answer, now: Tick) -> State {
         match (state, answer) {
             (State::Choose, Answer::Open(open)) => {
-                (self.open, self.missed) = (open, 0);
-                if self.open.is_empty() { State::Ready } else { State::Choose }
+                let is_none = open.is_empty();
+                self.choice.list(open);
+                if is_none { State::Ready } else { State::Choose }
             }
             (State::Ready, Answer::Opened(1..)) => State::Choose,
             (State::Ready, _) if !self.shows_idle => State::ShowIdle,
@@ -432,7 +442,7 @@ impl Worker {
                 State::Exit(End::Done)
             }
             (State::Count, _) => self.idle(now),
-            (State::Watch, Answer::Claims(held)) => self.watched(held),
+            (State::Watch, Answer::Claims { held, waiting }) => self.watched(held, waiting, now),
             (State::Beats(held), Answer::Beats(beats)) => self.observed(held, &beats, now),
             (State::Expire(mut held), _) => {
                 held.pop();
@@ -447,17 +457,12 @@ impl Worker {
                 match answer {
                     Answer::Moved => self.begin(claim),
                     // Another was quicker, or the answer to a first try was lost.
-                    _ => {
-                        self.missed += 1;
-                        State::Confirm(claim)
-                    }
+                    _ => State::Confirm(claim),
                 }
             }
             (State::Confirm(claim), Answer::Yes) => self.begin(claim),
             // Who looks again does not meet the same others.
-            (State::Confirm(_), _) if self.missed < MISSES_MAX && !self.open.is_empty() => {
-                State::Choose
-            }
+            (State::Confirm(_), _) if self.choice.missed() => State::Choose,
             (State::Confirm(_), _) => State::Idle(now.after(CONTENDED)),
             (state, answer) => self.after_with_claim(state, answer),
         }
@@ -521,6 +526,7 @@ impl Worker {
 
     fn begin(&mut self, claim: Claim) -> State {
         self.claim = Some(claim);
+        self.choice.won(claim.shard);
         self.staged.clear();
         self.intended.clear();
         (self.ended, self.gives_up) = (None, None);
@@ -532,43 +538,11 @@ impl Worker {
         self.claim.take().map_or(State::Choose, State::Clean)
     }
 
-    /// One of the shards that were open, at random: others have seen the same list. A list is
-    /// asked for again only when this one is used up, or says little that is still so.
+    /// What is likely to be open still; a list is asked for only when nothing is.
     fn choose(&mut self) -> Option<Call> {
-        self.picks = self.picks.wrapping_mul(PRIME).wrapping_add(1);
-        let count = self.open.len() as u64;
-        let pick = (self.picks >> 33).checked_rem(count)?;
-        let (shard, attempts) = self.open.swap_remove(pick as usize);
+        let (shard, attempts) = self.choice.take()?;
         self.state = State::Claim { shard, attempts };
         Some(Call::Claim { shard, attempts })
-    }
-
-    /// Nothing is free: who holds the rest?
-    fn watched(&mut self, mut held: Vec<Held>) -> State {
-        let mine = held.iter().filter(|held| held.worker == self.me).map(|held| held.claim);
-        let mine: Vec<Claim> = mine.collect();
-        if !mine.is_empty() {
-            return State::GiveBack(mine);
-        }
-        // Where something is held, not all is done.
-        if held.is_empty() {
-            return State::Count;
-        }
-        held.sort_by(|a, b| a.worker.cmp(&b.worker));
-        let workers: Vec<String> = held.iter().map(|held| held.worker.clone()).collect();
-        self.observer.keep(&workers);
-        State::Beats(held)
-    }
-
-    fn observed(
-        &mut self,
-        mut held: Vec<Held>,
-        beats: &[(String, Option<u64>)],
-        now: Tick,
-    ) -> State {
-        beats.iter().for_each(|(worker, beat)| self.observer.note(worker, *beat, now));
-        held.retain(|held| self.observer.has_expired(&held.worker, now));
-        if held.is_empty() { self.idle(now) } else { State::Expire(held) }
     }
 
     fn idle(&self, now: Tick) -> State {
@@ -578,11 +552,8 @@ impl Worker {
 
 /// Items that are noted together.
 const BATCH_MAX: usize = 512;
-/// So often another may be quicker before the list is asked for again.
-const MISSES_MAX: u32 = 3;
 const RETRY_AFTER: Nanos = Nanos::from_millis(500);
 /// Until a worker that was not the first to claim a shard looks again.
 const CONTENDED: Nanos = Nanos::from_millis(20);
-/// Of a hash of names (FNV-1a).
-const PICKS: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0100_0000_01b3;
+/// Reading so many beats is little, for each who waits.
+const WATCHED_MIN: usize = 8;

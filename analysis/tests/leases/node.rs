@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use analysis::shards::Claim;
 use analysis::shards::given::Demand;
 use analysis::shards::lease::LeaseTimes;
-use analysis::shards::worker::{Action, Answer, Call, End, Event, Worker};
+use analysis::shards::worker::{Action, Answer, Call, End, Event, Rank, Worker};
 use base::fault::Class;
 use base::units::{Nanos, Tick};
 
@@ -46,7 +46,8 @@ impl Node {
     pub(crate) fn new(number: u32, times: LeaseTimes, now: Tick, slowness: u64) -> Node {
         let name = format!("w{number}");
         Node {
-            worker: Worker::new(&name, times, now),
+            // Two may have one number, as where a worker is started again.
+            worker: Worker::new(&name, Rank::new(&name, RANKS), times, now).watching_at_least(1),
             name,
             asked: None,
             wakes_at: now,
@@ -170,6 +171,9 @@ impl Node {
             return Ok(Answer::Trouble(Class::Local));
         }
         let mut answer = storage.call(now, &self.name, claim, call)?;
+        if let Answer::Claims { waiting, .. } = &mut answer {
+            *waiting = rng.below(WAITING_TOLD);
+        }
         if !calm && rng.once_in(30) {
             answer = storage.call(now, &self.name, claim, call)?;
         }
@@ -285,3 +289,7 @@ fn changes(call: &Call) -> bool {
 const LONG: Nanos = Nanos::from_millis(40_000);
 /// How long a client may believe what it has read.
 const CACHED: Nanos = Nanos::from_millis(3_000);
+/// Fewer than shards, so that workers have sequences of their own.
+const RANKS: usize = 2;
+/// What a worker is told of how many wait: enough that it watches a part, or all.
+const WAITING_TOLD: u64 = 40;

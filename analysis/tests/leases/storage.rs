@@ -191,7 +191,10 @@ impl Storage {
                 let (done, total) = given::count(&done.collect::<Vec<_>>(), self.shards);
                 Answer::Count { done, total: Some(total) }
             }
-            Call::ListClaims => Answer::Claims(self.claims.iter().cloned().collect()),
+            // How many wait is a hint: what the node makes of it is the node's.
+            Call::ListClaims => {
+                Answer::Claims { held: self.claims.iter().cloned().collect(), waiting: 0 }
+            }
             Call::ReadBeats(workers) => {
                 let beat = |w: &String| (w.clone(), self.beats.get(w).copied());
                 Answer::Beats(workers.iter().map(beat).collect())

@@ -11,27 +11,8 @@ use base::job::Install;
 use base::settings::Seal;
 use base::units::Nanos;
 
-const FAR: &[CommandId] = &[
-    CommandId::Copy,
-    CommandId::Measure,
-    CommandId::NetTest,
-    CommandId::ModelPredict,
-    CommandId::Doctor,
-    CommandId::Sweep,
-];
-
-/// What starts a program there.
-const FAR_PROGRAM: &[CommandId] = &[
-    CommandId::Copy,
-    CommandId::Measure,
-    CommandId::NetTest,
-    CommandId::ModelPredict,
-    CommandId::Doctor,
-    CommandId::Sweep,
-    CommandId::Spread,
-];
-
-const FAR_AND_SPREAD: &[CommandId] = &[
+/// Those that log in to another host, in such an order that each list below is a part of it.
+const ALL_FAR: &[CommandId] = &[
     CommandId::Copy,
     CommandId::Measure,
     CommandId::NetTest,
@@ -44,13 +25,13 @@ const FAR_AND_SPREAD: &[CommandId] = &[
     CommandId::SpreadWork,
 ];
 
-const FAR_BUT_COPY: &[CommandId] = &[
-    CommandId::Measure,
-    CommandId::NetTest,
-    CommandId::ModelPredict,
-    CommandId::Doctor,
-    CommandId::Sweep,
-];
+/// Without the commands of a spread.
+const FAR: &[CommandId] = ALL_FAR.split_at(6).0;
+
+/// What starts a program there.
+const FAR_PROGRAM: &[CommandId] = ALL_FAR.split_at(7).0;
+
+const FAR_BUT_COPY: &[CommandId] = FAR.split_at(1).1;
 
 /// What a forced command limits a far side to.
 const PEER: &[CommandId] = &[CommandId::Peer];
@@ -85,7 +66,7 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
            host and the far command are added at the end. Your ssh configuration, agent and \
            jump hosts apply. A copy logs in once.",
     group: Group::Remote,
-    commands: FAR_AND_SPREAD,
+    commands: ALL_FAR,
 };
 
 pub(crate) static PORT: CliOption<u16> = port(Some('P'), COPY);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
 use super::{is_root, need};
+use cluster::Cluster;
 
 /// What `--ssh` takes so that `far:` is the private sshd.
 pub(crate) fn ssh_command() -> String {
@@ -19,10 +20,7 @@ pub(crate) fn ssh_command() -> String {
 pub(crate) fn ssh_command_to_hosts(folder: &Path) -> String {
     let config = folder.join("hosts-config");
     let refused = format!("Host refused\n HostName 127.0.0.1\n Port {}\n", closed_port());
-    let host = |name: &str, sshd: &Sshd| {
-        let text = ssh_config(&sshd.folder, sshd.port, &sshd.folder.join("user"));
-        text.replacen("Host far\n", &format!("Host {name}\n"), 1)
-    };
+    let host = |name: &str, sshd: &Sshd| sshd.client_config(name, &sshd.folder.join("user"));
     let all = [refused, host("far2", &SECOND), host("far", &SSHD)].concat();
     fs::write(&config, all).unwrap();
     format!("ssh -F {}", config.display())
@@ -47,28 +45,51 @@ pub(crate) fn ssh_command_forced(folder: &Path, forced: &str) -> String {
     let mut keys = fs::OpenOptions::new().append(true).open(SSHD.folder.join("forced")).unwrap();
     keys.write_all(format!("restrict,command=\"{forced}\" {public}").as_bytes()).unwrap();
     let config = folder.join("forced-config");
-    fs::write(&config, ssh_config(&SSHD.folder, SSHD.port, &key)).unwrap();
+    fs::write(&config, SSHD.client_config("far", &key)).unwrap();
     format!("ssh -F {}", config.display())
+}
+
+/// Starts an sshd for each name on the host of a cluster's controller, and writes a configuration
+/// of ssh that leads there from each of the cluster's hosts.
+pub(crate) fn hosts_of(cluster: &Cluster, names: &[&str]) -> FarHosts {
+    let start = |_: &&str| started(&|| cluster.login("/bin/sh"), &cluster.address(0));
+    let sshds: Vec<Sshd> = names.iter().map(start).collect();
+    let one = |(name, sshd): (&&str, &Sshd)| sshd.client_config(name, &sshd.folder.join("user"));
+    let config = cluster.path().join("far-hosts");
+    fs::write(&config, names.iter().zip(&sshds).map(one).collect::<String>()).unwrap();
+    FarHosts { config, _sshds: sshds }
+}
+
+/// They end with it.
+pub(crate) struct FarHosts {
+    pub(crate) config: PathBuf,
+    _sshds: Vec<Sshd>,
 }
 
 struct Sshd {
     folder: PathBuf,
     config: PathBuf,
+    address: String,
     port: u16,
     /// Ends sshd and removes the folder when its standard input closes, however this program ends.
     _keeper: Child,
 }
 
-static SSHD: LazyLock<Sshd> = LazyLock::new(started);
-static SECOND: LazyLock<Sshd> = LazyLock::new(started);
+static SSHD: LazyLock<Sshd> = LazyLock::new(started_here);
+static SECOND: LazyLock<Sshd> = LazyLock::new(started_here);
 
-fn started() -> Sshd {
+fn started_here() -> Sshd {
+    started(&|| Command::new("/bin/sh"), "127.0.0.1")
+}
+
+/// `shell` runs where the sshd is to be.
+fn started(shell: &dyn Fn() -> Command, address: &str) -> Sshd {
     if is_root() {
         // sshd needs this folder for privilege separation.
         fs::create_dir_all("/run/sshd").unwrap();
     }
     // Another process may take the port before sshd binds it.
-    (0..5).find_map(|_| start()).expect("sshd does not start: see its words above")
+    (0..5).find_map(|_| start(shell(), address)).expect("sshd does not start: see its words above")
 }
 
 fn make_key(path: &Path) {
@@ -78,7 +99,7 @@ fn make_key(path: &Path) {
     assert!(made.unwrap().success(), "ssh-keygen failed");
 }
 
-fn start() -> Option<Sshd> {
+fn start(mut keeper: Command, address: &str) -> Option<Sshd> {
     need("ssh", "openssh-client");
     let folder = tempfile::Builder::new().prefix("datapump-sshd-").tempdir().unwrap().keep();
     let folder = folder.as_path();
@@ -86,40 +107,42 @@ fn start() -> Option<Sshd> {
         make_key(&folder.join(name));
     }
     let port = closed_port();
-    fs::write(folder.join("sshd_config"), sshd_config(folder, port)).unwrap();
+    fs::write(folder.join("sshd_config"), sshd_config(folder, address, port)).unwrap();
     let host_key = fs::read_to_string(folder.join("host.pub")).unwrap();
-    fs::write(folder.join("known"), format!("[127.0.0.1]:{port} {host_key}")).unwrap();
+    fs::write(folder.join("known"), format!("[{address}]:{port} {host_key}")).unwrap();
     let config = folder.join("config");
-    fs::write(&config, ssh_config(folder, port, &folder.join("user"))).unwrap();
     fs::write(folder.join("forced"), "").unwrap();
 
-    let mut keeper = Command::new("/bin/sh");
+    let listens = format!("Server listening on {address}");
     keeper.args(["-c", KEEPER, "keeper"]).arg(need("sshd", "openssh-server")).arg(folder);
     keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut keeper: Child = keeper.spawn().unwrap();
     let mut words = BufReader::new(keeper.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut said = Vec::new();
     for line in words.by_ref() {
-        let decided = [LISTENS, ENDED].iter().any(|sign| line.contains(sign));
+        let decided = [&*listens, ENDED].iter().any(|sign| line.contains(sign));
         said.push(line);
         if decided {
             break;
         }
     }
-    if !said.last().is_some_and(|line| line.contains(LISTENS)) {
+    if !said.last().is_some_and(|line| line.contains(&listens)) {
         println!("sshd: {}", said.join("\n"));
         drop(keeper.stdin.take());
         keeper.wait().unwrap();
         return None;
     }
     std::thread::spawn(move || words.count());
-    Some(Sshd { folder: folder.to_path_buf(), config, port, _keeper: keeper })
+    let (folder, address) = (folder.to_path_buf(), address.to_string());
+    let sshd = Sshd { folder, config, address, port, _keeper: keeper };
+    fs::write(&sshd.config, sshd.client_config("far", &sshd.folder.join("user"))).unwrap();
+    Some(sshd)
 }
 
-fn sshd_config(folder: &Path, port: u16) -> String {
+fn sshd_config(folder: &Path, address: &str, port: u16) -> String {
     let folder = folder.display();
     format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\n\
+        "ListenAddress {address}:{port}\nHostKey {folder}/host\n\
          AuthorizedKeysFile {folder}/user.pub {folder}/forced\n\
          PidFile {folder}/pid\nStrictModes no\n\
          UsePAM no\nPermitRootLogin prohibit-password\n\
@@ -128,18 +151,20 @@ fn sshd_config(folder: &Path, port: u16) -> String {
     )
 }
 
-/// The name `far` leads to the private sshd. SHLVL=2 above keeps the account's start-up files out.
-fn ssh_config(folder: &Path, port: u16, identity: &Path) -> String {
-    let (folder, identity) = (folder.display(), identity.display());
-    format!(
-        "Host far\n HostName 127.0.0.1\n Port {port}\n \
-         IdentityFile {identity}\n IdentitiesOnly yes\n \
-         UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n\
-         Host *\n BatchMode yes\n ConnectTimeout 10\n"
-    )
+impl Sshd {
+    /// A name leads to this sshd. SHLVL=2 above keeps the account's start-up files out.
+    fn client_config(&self, name: &str, identity: &Path) -> String {
+        let Sshd { folder, address, port, .. } = self;
+        let (folder, identity) = (folder.display(), identity.display());
+        format!(
+            "Host {name}\n HostName {address}\n Port {port}\n \
+             IdentityFile {identity}\n IdentitiesOnly yes\n \
+             UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n BatchMode yes\n\
+             Host *\n BatchMode yes\n ConnectTimeout 10\n"
+        )
+    }
 }
 
-const LISTENS: &str = "Server listening on 127.0.0.1";
 const ENDED: &str = "sshd has ended";
 
 /// Ends sshd and removes its folder as soon as standard input closes, also after Ctrl-C.
