@@ -36,7 +36,8 @@ impl HistoryReader {
         }
         // Whatever the order of names and of looks was. The lines of a worker stay in theirs.
         self.log.sort_by(|a, b| a.at_s.total_cmp(&b.at_s).then_with(|| a.who.cmp(&b.who)));
-        for held in folder.names(Part::Done)?.iter().filter_map(|name| names::parse_held(name)) {
+        for (held, _) in folder.names(Part::Done)?.iter().filter_map(|name| names::parse_done(name))
+        {
             if !self.finished.contains_key(&held.claim) {
                 self.finish(folder, held.claim)?;
             }

@@ -51,7 +51,8 @@ struct Shared {
 /// The newest drawing.
 #[derive(Debug, Default)]
 struct Drawn {
-    at: Option<Tick>,
+    /// The next is not due before; `None` where there is none yet.
+    next: Option<Tick>,
     body: Arc<str>,
 }
 
@@ -129,13 +130,9 @@ impl Shared {
         }
         let mut drawn = locked(&self.drawn);
         let now = clock::now();
-        let is_old = drawn.at.is_none_or(|at| {
-            let spent_ns = self.cost.cpu().0.saturating_mul(CPU_ONE_OF);
-            now.since(at) >= EACH && spent_ns <= now.since(self.began).0
-        });
-        if is_old {
-            let body = live::body(&(self.draw)()).into();
-            *drawn = Drawn { at: Some(now), body };
+        if now >= self.due(&drawn) {
+            drawn.body = live::body(&(self.draw)()).into();
+            drawn.next = Some(next_second(self.began, now));
         }
         Arc::clone(&drawn.body)
     }
@@ -144,12 +141,31 @@ impl Shared {
         locked(&self.viewers).last.is_some()
     }
 
-    /// Waits until it is time to look for another drawing, or the command is over.
+    /// When another drawing is due: in the next second, if what the page took until now is paid.
+    fn due(&self, drawn: &Drawn) -> Tick {
+        drawn.next.map_or(self.began, |next| next.max(paid(self.began, self.cost.cpu())))
+    }
+
+    /// Waits until another drawing is due, or the command is over, for a second at most.
     fn wait(&self) {
+        let due = self.due(&locked(&self.drawn));
+        let until_due = due.since(clock::now()).min(EACH);
         let viewers = locked(&self.viewers);
         let goes_on = |viewers: &mut Viewers| viewers.last.is_none();
-        drop(self.changed.wait_timeout_while(viewers, EACH.into(), goes_on));
+        drop(self.changed.wait_timeout_while(viewers, until_due.into(), goes_on));
     }
+}
+
+/// The next whole second of the page. Seconds are counted from its beginning and not from the last
+/// drawing: one that takes long, or begins late, does not put off those after it.
+fn next_second(began: Tick, now: Tick) -> Tick {
+    let seconds = now.since(began).0 / EACH.0;
+    began.after(Nanos((seconds + 1) * EACH.0))
+}
+
+/// When what was spent is within the share of a CPU that the page may have.
+fn paid(began: Tick, spent: Nanos) -> Tick {
+    began.after(Nanos(spent.0.saturating_mul(CPU_ONE_OF)))
 }
 
 /// Only for who has the token, names this host, and asks from this page.
@@ -259,11 +275,29 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const EVENTS: &str = "text/event-stream";
-/// A drawing is at least as old before the next.
+/// From one drawing to the next.
 const EACH: Nanos = Nanos::from_millis(1000);
-/// One per cent of a CPU is spent on the page, and on no drawing more while that is exceeded.
-const CPU_ONE_OF: u64 = 100;
+/// Less than one per cent of a CPU is spent on the page, and on no drawing more while that is
+/// exceeded. The rest of it is for the drawing that exceeds it, and for the last page.
+const CPU_ONE_OF: u64 = 110;
 /// So that one of the connections of the server is left for who opens the page.
 const VIEWERS_MAX: usize = 6;
 /// For writing the last page to who reads.
 const FAREWELL: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A drawing that is late, or takes long, puts off no later one; the cost does.
+    #[test]
+    fn a_drawing_is_due_each_second() {
+        let at = |millis: u64| Tick(7).after(Nanos::from_millis(millis));
+        for (now, expect) in [(0, 1000), (999, 1000), (1000, 2000), (1300, 2000), (3999, 4000)] {
+            assert_eq!(next_second(at(0), at(now)), at(expect), "{now}");
+        }
+        for (spent, expect) in [(0, 0), (4, 440), (20, 2200)] {
+            assert_eq!(paid(at(0), Nanos::from_millis(spent)), at(expect), "{spent}");
+        }
+    }
+}

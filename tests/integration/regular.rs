@@ -321,7 +321,7 @@ fn a_page_over_time_shows_the_step() {
     let mut browser = Browser::start();
     let mut tab = browser.open_file(&scene.path("routes.html"), WIDE);
     let lead = tab.value("document.querySelector('.lead').textContent");
-    assert_eq!(lead, "1 of 1 route changed their rate.");
+    assert_eq!(lead, "The rate of 1 of 1 route changed.");
     let marks = tab.value("+document.querySelector('#trend-0 [data-marks]').dataset.marks");
     assert_eq!(marks, 1);
     let points = tab.value("+document.querySelector('#trend-0 [data-points]').dataset.points");
@@ -331,9 +331,7 @@ fn a_page_over_time_shows_the_step() {
     assert_eq!(week.code, 0);
     let page = fs::read_to_string(scene.path("week.html")).unwrap();
     assert!(page.contains("No route has changed its rate."), "the step is older");
-    if let Some(folder) = std::env::var_os("DATAPUMP_PICTURES") {
-        fs::write(std::path::Path::new(&folder).join("routes.png"), tab.picture(1400.0)).unwrap();
-    }
+    browser.looks_at(&scene.path("routes.html"), "routes");
 }
 
 /// One pass of two cells of half a second.

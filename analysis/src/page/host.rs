@@ -6,7 +6,7 @@ use crate::model::HostModel;
 use crate::model::fit::SizeFit;
 use crate::plot::scale::{Unit, value};
 use crate::plot::{Axis, Chart, Column, Figure, Mark, Marks, Series, Table, Ticks, Xy, colour};
-use crate::record::sample::Record;
+use crate::record::sample::{Record, Scenario};
 use crate::report::sheet::Sheet;
 use crate::report::{curves, end_to_end, tables, utc};
 use crate::statistics::median;
@@ -91,7 +91,7 @@ const USUAL_REQUEST_BYTES: f64 = 1_048_576.0;
 fn titled(part: &PartStudy) -> String {
     match part.conditions.as_str() {
         "" => name(part.part).to_string(),
-        conditions => format!("{}: {conditions}", name(part.part)),
+        conditions => format!("{} ({conditions})", name(part.part)),
     }
 }
 
@@ -175,7 +175,7 @@ fn rates(study: &Study) -> Vec<Block> {
     let mut scenarios: Vec<_> = study.cells.iter().map(|cell| cell.key.scenario).collect();
     scenarios.sort();
     scenarios.dedup();
-    let figure = |scenario: crate::record::sample::Scenario| {
+    let figure = |scenario: Scenario| {
         let cells: Vec<&Cell> =
             study.cells.iter().filter(|cell| cell.key.scenario == scenario).collect();
         let medians = cells.iter().filter_map(|cell| Some(cell.rate.as_ref()?.median));
@@ -198,7 +198,10 @@ fn rates(study: &Study) -> Vec<Block> {
         let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
         (!series.is_empty()).then(|| Figure {
             name: format!("rate-{}", scenario.name()),
-            title: format!("Rate of {}", scenario.told()),
+            title: match scenario {
+                Scenario::Cpu => "Rate of the pump, null to null".into(),
+                _ => format!("Rate of {}", scenario.told()),
+            },
             about: "Medians; bars are the middle half of the runs.".into(),
             chart: Chart::Xy(Xy {
                 x: sizes_axis(cells.iter().map(|cell| cell.key.request_bytes)),
@@ -328,9 +331,24 @@ fn sheets(sheets: &[Sheet]) -> Vec<Block> {
                 .collect(),
             rows: sheet.rows.clone(),
         };
-        [Block::Table(table), Block::Text(sheet.notes.join(". "))]
+        [Block::Table(table), Block::Text(sentences(&sheet.notes))]
     };
     sheets.iter().flat_map(block).collect()
+}
+
+/// Notes, each of which has a line of its own elsewhere, one behind the other. What is no word,
+/// such as `ns/B`, stays as it is spelled.
+fn sentences(notes: &[String]) -> String {
+    let sentence = |note: &String| {
+        let first = note.split([' ', ':']).next().unwrap_or_default();
+        let is_word = first.chars().all(char::is_lowercase);
+        let mut letters = note.trim_end_matches('.').chars();
+        match letters.next() {
+            Some(letter) if is_word => format!("{}{}.", letter.to_uppercase(), letters.as_str()),
+            _ => format!("{}.", note.trim_end_matches('.')),
+        }
+    };
+    notes.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
 const TICKS_MAX: usize = 7;
@@ -370,13 +388,19 @@ mod tests {
         for text in texts {
             assert!(html.contains(text), "{text}\n{html}");
         }
-        for text in [">disk-source", " disk-source", "EiB", " us<", " us ", ">0 CPUs"] {
+        for text in [">disk-source", " disk-source", "EiB", " us<", " us ", ">0 CPUs", "of cpu"] {
             assert!(!html.contains(text), "{text}\n{html}");
         }
         let names: Vec<&str> = page.figures().map(|figure| figure.name.as_str()).collect();
         for name in ["cost-0", "residuals", "predictions", "rate-net", "compositions"] {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
+    }
+
+    #[test]
+    fn notes_are_sentences() {
+        let notes = ["a word", "ns/B is a unit.", "part: it is"].map(String::from);
+        assert_eq!(sentences(&notes), "A word. ns/B is a unit. Part: it is.");
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub(super) fn live(title: &str, state: &str, body: &str, script: &str) -> Markup
         html lang="en" {
             (head(title, None))
             body {
-                p class="state" { "This run is: " span id="state" role="status" { (state) } }
+                section aria-label="State of the run" {
+                    p class="state" { "This run is: " span id="state" role="status" { (state) } }
+                }
                 div id="page" { (PreEscaped(body)) }
                 footer {
                     "Served by datapump " (env!("CARGO_PKG_VERSION")) " to this host alone, until "
@@ -158,6 +160,9 @@ fn rows(table: &Table) -> Markup {
     let align = |column: Option<&Column>| {
         column.filter(|column| column.align == Align::Right).map(|_| "number")
     };
+    let class = |column: Option<&Column>, cell: &str| {
+        align(column).or((cell.chars().count() > SHORT_CELL).then_some("long"))
+    };
     html! {
         div class="scroll" tabindex="0" role="group" aria-label=(shown(&table.caption)) {
             table {
@@ -173,7 +178,7 @@ fn rows(table: &Table) -> Markup {
                     @for row in &table.rows {
                         tr {
                             @for (at, cell) in row.iter().enumerate() {
-                                td class=[align(table.columns.get(at))] { (broken(cell)) }
+                                td class=[class(table.columns.get(at), cell)] { (broken(cell)) }
                             }
                         }
                     }
@@ -201,6 +206,8 @@ const KEYS: &str = "Where scripts run: point at a chart over time for its values
                     it to zoom, double-click to see all of it; with the keyboard \
                     arrows, + and −, Escape.";
 const MARKS: [char; 4] = ['.', '_', '/', '='];
+/// A cell of so many letters stays in one line; a longer one has a width, in which it breaks.
+const SHORT_CELL: usize = 24;
 /// A shorter word, such as a number with its unit, stays whole.
 const LONG_WORD: usize = 14;
 

@@ -233,7 +233,11 @@ fn nodes(of: &JobHistory) -> Vec<Block> {
         let waits = added(workers);
         let busy_s = waits.copying_s + waits.committing_s + waits.claiming_s + waits.idle_s;
         let rate = sum(|worker| worker.bytes) as f64 / (busy_s / workers.len() as f64).max(1e-3);
-        let by: BTreeSet<&str> = workers.iter().map(|worker| worker.held_back_by.name()).collect();
+        let mut by: BTreeSet<HeldBackBy> = workers.iter().map(|w| w.held_back_by).collect();
+        // A worker that was lost early says nothing of its node.
+        if by.len() > 1 {
+            by.remove(&HeldBackBy::Nothing);
+        }
         vec![
             cut(host, NAME_LETTERS),
             workers.len().to_string(),
@@ -241,7 +245,7 @@ fn nodes(of: &JobHistory) -> Vec<Block> {
             sum(|worker| worker.files).to_string(),
             Bytes(sum(|worker| worker.bytes)).to_string(),
             Rate { bytes_per_second: rate }.to_string(),
-            by.into_iter().collect::<Vec<_>>().join("; "),
+            by.into_iter().map(HeldBackBy::name).collect::<Vec<_>>().join("; "),
             slow.map_or(String::new(), |(_, factor)| format!("{factor:.1} times as long")),
         ]
     };
@@ -254,7 +258,7 @@ fn nodes(of: &JobHistory) -> Vec<Block> {
             number("shards"),
             number("files"),
             number("bytes"),
-            number("rate"),
+            number("rate while at work"),
             Column::text("held back by"),
             Column::text("slow"),
         ],

@@ -46,7 +46,8 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 caption{text-align:left;color:var(--faint);padding:.3em 0}\
 th,td{padding:.2em .8em .2em 0;text-align:left;border-bottom:1px solid var(--line);\
 vertical-align:top;overflow-wrap:normal}\
-td{max-width:60ch;overflow-wrap:anywhere}\
+td{max-width:60ch;white-space:nowrap}\
+.long{min-width:13em;white-space:normal;overflow-wrap:anywhere}\
 .number{text-align:right;white-space:nowrap}\
 summary{cursor:pointer;color:var(--link);font-size:.875rem}\
 pre{background:var(--panel);padding:.7em 1em;border-radius:3px;white-space:pre-wrap;\
@@ -56,5 +57,5 @@ footer{margin-top:3em;font-size:.875rem}\
 @media screen and (max-width:480px){th,td{padding-right:.55em}table{font-size:.8125rem}}\
 @media print{body{max-width:none;padding:0;font-size:10pt}nav,.tip{display:none}\
 .scroll{max-height:none;overflow:clip}table{font-size:7pt;width:100%}\
-th,td{padding-right:.4em}.number{white-space:normal}\
+th,td{padding-right:.4em;white-space:normal}\
 .figures{grid-template-columns:1fr 1fr}a{color:inherit;text-decoration:none}}";

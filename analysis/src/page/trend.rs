@@ -15,7 +15,7 @@ pub fn page(routes: &[Route], since: &str) -> Page {
         (0, _) => format!("No campaign was measured since {since}."),
         (_, 0) => "No route has changed its rate.".to_string(),
         (all, changed) => {
-            format!("{changed} of {} changed their rate.", live::count(all as u64, "route"))
+            format!("The rate of {changed} of {} changed.", live::count(all as u64, "route"))
         }
     };
     let sentences = known().map(text::sentence).collect();
@@ -56,7 +56,7 @@ fn figure(number: usize, route: &Route) -> Figure {
         title: format!("Rate to {} over time", route.host),
         about: format!(
             "One point for each of {} campaigns: the median of its copies with default options. \
-             A triangle is where the level changed.",
+             A triangle is where the rate changed.",
             samples.len()
         ),
         chart: Chart::Xy(Xy {
@@ -85,7 +85,7 @@ fn changes(route: &Route) -> Table {
         ]
     };
     Table {
-        caption: "Changes of the level, the newest first".into(),
+        caption: "Changes of the rate, the newest first".into(),
         columns: vec![
             Column::text("from"),
             Column::number("before"),
@@ -153,7 +153,7 @@ mod tests {
         let route = Route::of("<b>dtn2".into(), (0..56).map(sample).collect());
         let page = page(&[route, Route::default()], "2026-09-21");
         let Block::Lead(lead) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
-        assert_eq!(lead, "1 of 1 route changed their rate.");
+        assert_eq!(lead, "The rate of 1 of 1 route changed.");
         let Block::List(sentences) = &page.sections[0].blocks[1] else { panic!("{page:?}") };
         assert!(sentences[0].contains("fell to 0.70"), "{sentences:?}");
         let tables = page.figures().next().unwrap().tables();

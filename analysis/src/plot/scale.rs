@@ -55,7 +55,8 @@ pub struct Unit {
 impl Unit {
     /// The unit for rates up to this one. Rates are in bytes a second, and are shown in bits.
     pub fn of_rates(most_bytes_per_s: f64) -> Unit {
-        let all = [("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
+        let all =
+            [("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9), ("Tbit/s", 1e12)];
         let Unit { name, of } = pick(&all, most_bytes_per_s * 8.0);
         Unit { name, of: of / 8.0 }
     }
@@ -109,6 +110,7 @@ mod tests {
     #[test]
     fn units_fit() {
         assert_eq!(Unit::of_rates(12.5e6), Unit { name: "Mbit/s", of: 125_000.0 });
+        assert_eq!(Unit::of_rates(2.6e12).name, "Tbit/s");
         assert_eq!(Unit::of_bytes(3.0 * 1024.0).name, "KiB");
         assert_eq!((Unit::of_seconds(0.1).name, Unit::of_seconds(3.0).name), ("ms", "s"));
         assert_eq!(Unit::of_seconds(0.0).name, "µs");

@@ -61,5 +61,27 @@ fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     if found.len() > 9 {
         found.retain(|tick| (tick.log10() - tick.log10().round()).abs() < 1e-6);
     }
-    found.into_iter().map(|tick| (tick, value(tick))).collect()
+    found.into_iter().map(|tick| (tick, log_text(tick))).collect()
+}
+
+/// One digit says all of a round number, and a longer text than four has no space.
+fn log_text(tick: f64) -> String {
+    match (1e-3..1e4).contains(&tick) {
+        true => value(tick),
+        false => format!("{tick:.0e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithmic_ticks_are_short() {
+        let texts = |low, high| -> Vec<String> {
+            log_ticks(low, high).into_iter().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts(4e-4, 3e-3), ["5e-4", "0.001", "0.002"]);
+        assert_eq!(texts(4e3, 3e4), ["5000", "1e4", "2e4"]);
+    }
 }

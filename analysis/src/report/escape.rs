@@ -3,6 +3,10 @@
 
 /// Text that is one line: a name, a warning, a reason.
 pub fn line(text: &str) -> String {
+    // Nearly all text: a page has thousands of numbers.
+    if text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+        return text.to_string();
+    }
     text.chars().map(|c| spelled(c, is_harmless(c))).collect()
 }
 

@@ -86,6 +86,11 @@ pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
             "takes away" | "has lost" => Outcome::Lost,
             _ => continue,
         };
+        // One that lost the race for a claim says so too, and another has it.
+        let is_anothers = |attempt: &Attempt| line.what == "has lost" && attempt.worker != line.who;
+        if open.get(&claim).is_some_and(is_anothers) {
+            continue;
+        }
         if let Some(attempt) = open.remove(&claim) {
             over.push(Attempt { to_s: line.at_s.max(attempt.from_s), outcome, ..attempt });
         }
@@ -139,6 +144,8 @@ mod tests {
         let log = [
             line(0.0, "a", "claims", 1, 1),
             line(0.5, "b", "claims", 2, 1),
+            // It came too late for that claim.
+            line(0.6, "b", "has lost", 1, 1),
             line(1.0, "a", "finishes", 1, 1),
             line(3.0, "a", "takes away", 2, 1),
             line(3.1, "a", "claims", 2, 2),

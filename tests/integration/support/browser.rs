@@ -1,6 +1,7 @@
 //! A real browser without a window: Debian's Chromium, driven through a pipe (the DevTools
 //! protocol). It reaches no other host: every name is answered with "not found".
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -31,6 +32,15 @@ pub(crate) struct Look {
 pub(crate) const WIDE: Look =
     Look { width: 1440, is_dark: false, has_script: true, is_printed: false };
 pub(crate) const PHONE: Look = Look { width: 375, ..WIDE };
+
+/// All that a page of a file is looked at with.
+const LOOKS: [Look; 5] = [
+    WIDE,
+    Look { is_dark: true, ..WIDE },
+    PHONE,
+    Look { has_script: false, is_dark: true, ..PHONE },
+    Look { is_printed: true, width: 800, ..WIDE },
+];
 
 /// A page that is open in a tab.
 pub(crate) struct Tab<'a> {
@@ -88,6 +98,30 @@ impl Browser {
 
     pub(crate) fn open_file(&mut self, path: &Path, look: Look) -> Tab<'_> {
         self.open(&format!("file://{}", path.display()), look)
+    }
+
+    /// Looks at a page in a file in all ways: nothing is wrong with what is drawn, said or asked.
+    pub(crate) fn looks_at(&mut self, page: &Path, name: &str) {
+        for look in LOOKS {
+            let at = format!("{name} {look:?}");
+            let mut tab = self.open_file(page, look);
+            let title = tab.value("document.title");
+            assert_ne!(title, "run", "{at}: a name was run as a script");
+            let seen = tab.value(SEEN);
+            for key in ["counts", "unnamed", "faint", "outside"] {
+                assert_eq!(seen[key], json!([]), "{at}: {key}");
+            }
+            assert!(seen["figures"].as_u64() >= Some(1), "{at}: {seen}");
+            assert_eq!(seen["scripts"], 1, "{at}: only ours");
+            assert_eq!(seen["dark"], look.is_dark && !look.is_printed, "{at}");
+            assert_eq!(tab.said, Vec::<String>::new(), "{at}");
+            assert_eq!(tab.requests, [format!("file://{}", page.display())], "{at}");
+            if look.has_script {
+                tab.is_accessible(&at);
+            }
+            let scheme = if look.is_dark { "dark" } else { "light" };
+            tab.keep_picture(&format!("{name}-{}-{scheme}", look.width));
+        }
     }
 
     /// The result of a command without a tab.
@@ -196,8 +230,24 @@ impl Tab<'_> {
         found["result"]["value"].clone()
     }
 
+    /// More rules than ours, where a file of axe-core is named.
+    pub(crate) fn is_accessible(&mut self, at: &str) {
+        if let Some(axe) = std::env::var_os("DATAPUMP_AXE") {
+            self.value(&format!("{}; 0", fs::read_to_string(axe).unwrap()));
+            assert_eq!(self.value(AXE), json!([]), "{at}: axe-core");
+        }
+    }
+
+    /// Keeps a picture of the page, where a folder for them is named.
+    pub(crate) fn keep_picture(&mut self, name: &str) {
+        if let Some(folder) = std::env::var_os("DATAPUMP_PICTURES") {
+            let file = Path::new(&folder).join(format!("{name}.png"));
+            fs::write(file, self.picture(6000.0)).unwrap();
+        }
+    }
+
     /// A picture of the page from its top, at most so high, as PNG.
-    pub(crate) fn picture(&mut self, height_max: f64) -> Vec<u8> {
+    fn picture(&mut self, height_max: f64) -> Vec<u8> {
         let size = self.command("Page.getLayoutMetrics", &json!({}))["cssContentSize"].clone();
         let number = |name: &str| size[name].as_f64().unwrap();
         let clip = json!({
@@ -227,6 +277,17 @@ fn from_base64(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// What is wrong with a page, by kind, and what it is like.
+///
+/// - `counts`: series whose path has another number of points than it says, or than its table.
+/// - `unnamed`: charts without a title, a description, a label of each axis or a table; boxes that
+///   scroll and cannot be reached or have no name; a page without a language.
+/// - `faint`: text with less contrast to what is behind it than WCAG 2 AA asks for.
+/// - `outside`: elements that reach out of the page, or texts of a chart that reach out of it or
+///   lie on each other.
+const SEEN: &str = include_str!("seen.js");
+const AXE: &str = "axe.run().then(found => found.violations.map(rule => \
+                   [rule.id, rule.impact, rule.nodes.map(node => node.html.slice(0, 200))]))";
 const FLAGS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",
