@@ -388,11 +388,14 @@ const WALLS: &[(&str, &[&str])] = &[
     ("probe", &["base", "io", "remote", "record", "accounting", "doctor", "host"]),
     ("measure", MEASURE),
     ("spread", &["base", "wire", "io", "pump", "remote", "receipt", "shards", "report"]),
-    ("sweep", &["base", "io", "pump", "remote", "record", "campaign", "host", "results", "probe"]),
+    ("sweep", SWEEP),
     // What is shown of running commands to other programs.
     ("telemetry", &["base", "io", "pump", "s3", "record", "shards", "report", "page"]),
     ("cli", CLI),
 ];
+
+const SWEEP: &[&str] =
+    &["base", "io", "pump", "remote", "s3", "record", "campaign", "host", "results", "probe"];
 
 const MEASURE: &[&str] = &[
     "base",

@@ -8,6 +8,10 @@ pub const STREAMS_MAX: u16 = 64;
 pub const REQUEST_BYTES_MIN: u32 = 4 << 10;
 pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
 pub const REQUEST_BYTES_STEP: u32 = 4 << 10;
+/// Of a copy from or to an object store: each request has a first byte to wait for.
+pub const STORE_REQUEST_BYTES: u32 = 8 << 20;
+/// Of the parts of an object none but the last has less.
+pub const PART_BYTES_MIN: u32 = 5 << 20;
 /// Requests in flight at one end of one lane.
 pub const DEPTH_MAX: u16 = 256;
 /// Bounds of `--window`.

@@ -183,6 +183,17 @@ impl Bucket {
             .map_err(|trouble| refusal::fault(trouble, bucket, key))
     }
 
+    /// All objects below the prefix.
+    pub(crate) fn remove_all(&self) -> Result<(), Fault> {
+        let mut keys = Vec::new();
+        listing::pages(&self.client, self.below(&self.prefix, PAGE_KEYS), &mut |page: Page| {
+            keys.extend(page.keys.into_iter().map(|key| key.name));
+            true
+        })?;
+        keys.retain(|key| key.starts_with(&self.prefix));
+        keys.iter().try_for_each(|key| self.delete(key))
+    }
+
     fn delete(&self, key: &str) -> Result<(), Fault> {
         let (bucket, method) = (&self.bucket[..], "DELETE");
         let call = Call { method, bucket, key, ..Call::default() };

@@ -65,6 +65,21 @@ impl S3 {
         }
     }
 
+    /// Removes all objects below a folder of the caller's own, and all uploads to such.
+    pub fn remove_folder(&self, folder: &ObjectUrl) -> Result<(), Fault> {
+        settings::check_bucket(&folder.bucket)?;
+        assert!(folder.key.ends_with('/'), "what is beside a folder stays");
+        Bucket::new(self.client()?, folder).remove_all()?;
+        let mut failed = None;
+        let mut tell = |event: &CleanEvent| {
+            if let CleanEvent::Failed(fault) = event {
+                failed = Some(fault.clone());
+            }
+        };
+        self.clean(folder, Duration::ZERO, Cleaning::Remove, &mut tell);
+        failed.map_or(Ok(()), Err)
+    }
+
     /// What all requests have taken so far.
     pub fn times(&self) -> StoreTimes {
         lock(&self.client).as_ref().map(|client| client.times()).unwrap_or_default()

@@ -23,7 +23,6 @@ use analysis::report::results;
 use base::fault::{Class, Fault};
 use base::job::Outcome;
 use base::settings::Settings;
-use base::store_times::StoreTimes;
 
 /// What held a copy back; `None` if its streams were not sampled, or it had none.
 pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict> {
@@ -33,26 +32,6 @@ pub(crate) fn of_copy(outcome: &Outcome, settings: &Settings) -> Option<Verdict>
     let evidence = evidence::of_copy(outcome, settings, &environment::here());
     (!evidence.streams.is_empty()).then(|| diagnose(&evidence))
 }
-
-/// What held a copy back at a store; `None` if it asked none, or moved nothing.
-pub(crate) fn of_stores(times: &StoreTimes, outcome: &Outcome) -> Option<StoreVerdict> {
-    let has_moved = outcome.dry.is_none() && outcome.moved_bytes() > 0;
-    has_moved.then(|| store::diagnose(times, outcome.moving())).flatten()
-}
-
-/// Keeps it in the record of its run.
-pub(crate) fn add(record: &mut Record, verdict: Option<&StoreVerdict>) {
-    if let Some(value) = verdict.and_then(|verdict| serde_json::to_value(verdict).ok()) {
-        record.more.insert(AT_STORE.into(), value);
-    }
-}
-
-fn at_store(record: &Record) -> Option<StoreVerdict> {
-    serde_json::from_value(record.more.get(AT_STORE)?.clone()).ok()
-}
-
-/// Its name among what a record has more.
-const AT_STORE: &str = "store_verdict";
 
 /// Of a run of the results store.
 enum Found {
@@ -136,7 +115,7 @@ fn of_store(args: &ExplainArgs) -> Result<(Record, Found), Fault> {
             let verdict = diagnose(&evidence);
             return Ok((record, Found::Streams(Box::new(verdict))));
         }
-        if let Some(verdict) = at_store(&record) {
+        if let Some(verdict) = store::kept(&record) {
             return Ok((record, Found::AtStore(Box::new(verdict))));
         }
     }

@@ -21,7 +21,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump explain [RUN]\n\
                             \x20      datapump report [WHAT] --html FILE\n\
                             \x20      datapump doctor [HOST]\n\
-                            \x20      datapump sweep --hosts FILE [OPTIONS]\n\
+                            \x20      datapump sweep --hosts FILE|s3://BUCKET/PREFIX [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
                             \x20      datapump spread [OPTIONS] SRC... DST\n\
                             \x20      datapump spread status|resume|cancel|report JOB\n\
@@ -99,6 +99,9 @@ under load. Every cell is recorded as soon as it is over. Ctrl-C ends the campai
 current cell; 'sweep --resume' continues; press Ctrl-C again to quit. A host that fails is\n\
 skipped for a while and tried again; one that stays unreachable is named at the end (exit code\n\
 7). ssh must log in without a question: each cell logs in.\n\n\
+With s3://BUCKET/PREFIX each cell puts an object of --sizes, or gets one, with one of\n\
+--request-sizes and one of --depths, and says what the store held it back by. Objects are in a\n\
+folder of the campaign's own below PREFIX, which is removed at the end; all else stays.\n\n\
 'sweep install', with --hosts, --every and the other options of the campaign, writes a service\n\
 and a timer of systemd that measure it regularly, and says how to start them; --units names\n\
 their folder.";

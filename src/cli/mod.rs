@@ -60,7 +60,7 @@ use self::record::Recording;
 use self::typed::Stop;
 use crate::host::environment;
 use analysis::diagnosis::Verdict;
-use analysis::diagnosis::store::StoreVerdict;
+use analysis::diagnosis::store::{self, StoreVerdict};
 use analysis::predict::Prediction;
 use analysis::record::options::Options;
 use analysis::record::sample::{Environment, Record};
@@ -254,8 +254,8 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let conclusion = result.map(|outcome| {
         let ends = record::Ends::of(job, sources.clone(), target.clone());
         let made = (&outcome, &settings);
-        let at_store = explain::of_stores(&stores.times(), &outcome);
-        let add = |record: &mut Record| explain::add(record, at_store.as_ref());
+        let at_store = store::of_copy(&stores.times(), &outcome);
+        let add = |record: &mut Record| store::keep(record, at_store.as_ref());
         let record = record::keep_with(&console, recording, "copy", &ends, made, &collected, add);
         let verdict = explain::of_copy(&outcome, &settings);
         watched_by.made(&record, verdict.as_ref());

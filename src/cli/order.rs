@@ -25,7 +25,7 @@ use base::units::{Bytes, Nanos};
 mod stores;
 
 use self::stores::for_stores;
-pub(super) use self::stores::stores_of;
+pub(super) use self::stores::{can_be_parts, stores_of};
 
 /// The arguments of `copy`, none of which contradicts another.
 #[derive(Clone, Debug)]
@@ -587,7 +587,7 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
 }
 
 /// Options that need another host.
-const ABOUT_FAR: [&str; 8] =
+pub(super) const ABOUT_FAR: [&str; 8] =
     ["ssh", "port", "identity", "remote-datapump", "install", "ports", "addresses", "remote-cpus"];
 
 #[cfg(test)]

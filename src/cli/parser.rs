@@ -121,7 +121,10 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Doctor => {
             vec![optional("HOST", "Another host, as for ssh: [USER@]HOST[:FOLDER]")]
         }
-        CommandId::Sweep => vec![many("CAMPAIGN", "With --resume; default: the newest campaign")],
+        CommandId::Sweep => vec![many(
+            "CAMPAIGN",
+            "With --resume; default: the newest campaign. Or s3://BUCKET/PREFIX: measure a store",
+        )],
         CommandId::SweepShow | CommandId::SweepProfile => {
             vec![optional("CAMPAIGN", "The campaign, or the end of its name; default: the newest")]
         }

@@ -1,5 +1,6 @@
 //! `datapump sweep`: plans, measures, shows and compares campaigns.
 
+mod at_store;
 mod hosts;
 mod install;
 mod kept;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::at_store::StoreArgs;
 use self::hosts::Host;
 use self::install::InstallArgs;
 use self::regular::Regular;
@@ -18,13 +20,13 @@ use self::under_way::Trouble;
 use super::console::Console;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
-use super::options::{copying, showing};
+use super::options::{copying, showing, storage, stores};
 use super::order::{self, Show};
 use super::record;
 use super::settings::{remote, settings};
 use super::typed::Typed;
 use crate::telemetry::Destination;
-use analysis::campaign::{self, Extent, Grid, Plan, Setting};
+use analysis::campaign::{self, Axes, Extent, Grid, Plan, Setting};
 use analysis::report::campaign as page;
 use analysis::report::json::{self, Event};
 use analysis::study::experiment::Order;
@@ -59,8 +61,7 @@ pub(crate) enum SweepArgs {
 /// The arguments of a campaign from its beginning.
 #[derive(Debug)]
 pub(crate) struct BeginArgs {
-    /// The file that names the hosts.
-    hosts: PathBuf,
+    measured: Measured,
     grid: Grid,
     passes: u32,
     order: Order,
@@ -76,11 +77,22 @@ pub(crate) struct BeginArgs {
     store: Option<PathBuf>,
 }
 
+/// What is measured.
+#[derive(Debug)]
+enum Measured {
+    /// The hosts that this file names.
+    Hosts(PathBuf),
+    Store(StoreArgs),
+}
+
 impl SweepArgs {
     pub(super) fn of(typed: &Typed) -> Result<SweepArgs, String> {
         let words = typed.words("CAMPAIGN");
         let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         match (&words[..], typed.has(&sweeping::RESUME)) {
+            ([word], false) if let Some(store) = StoreArgs::of(word, typed)? => {
+                Ok(SweepArgs::Begin(Box::new(BeginArgs::at_store(store, typed)?)))
+            }
             ([], false) => {
                 let args = BeginArgs::of(typed)?;
                 match typed.value(&sweeping::UNITS)? {
@@ -101,8 +113,8 @@ impl SweepArgs {
                 })
             }
             _ => Err(format!(
-                "sweep {}: write show, compare, profile or install, --resume, or --hosts FILE to \
-                 measure",
+                "sweep {}: write show, compare, profile or install, --resume, or --hosts FILE or \
+                 s3://BUCKET/PREFIX to measure",
                 words.join(" ")
             )),
         }
@@ -123,14 +135,16 @@ fn install_of(typed: &Typed) -> Result<SweepArgs, String> {
                 .into(),
         );
     }
+    let Measured::Hosts(hosts) = args.measured else { return Err(NO_HOSTS.into()) };
     let units = typed.value(&sweeping::UNITS)?;
-    Ok(SweepArgs::Install(InstallArgs { every, units, hosts: args.hosts }, args.show))
+    Ok(SweepArgs::Install(InstallArgs { every, units, hosts }, args.show))
 }
 
 /// A resumed campaign keeps its hosts and its grid.
 fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
     let of_a_grid = |name: &&str| {
-        let mut grid = sweeping::TABLE.iter().map(|option| option.description().name);
+        let options = sweeping::TABLE.iter().chain(stores::TABLE);
+        let mut grid = options.map(|option| option.description().name);
         *name != sweeping::RESUME.name && grid.any(|known| known == *name)
     };
     match typed.names().find(of_a_grid) {
@@ -144,20 +158,40 @@ fn goes_on_as_it_was(typed: &Typed) -> Result<(), String> {
 
 impl BeginArgs {
     fn of(typed: &Typed) -> Result<BeginArgs, String> {
+        at_store::refuse_without_store(typed)?;
         let preset = typed.value(&sweeping::PRESET)?;
+        let hosts = typed.value(&sweeping::HOSTS)?.ok_or(NO_HOSTS)?;
+        let request_bytes = typed.value(&sweeping::REQUEST_SIZE)?.unwrap_or(REQUEST_BYTES);
+        let settings = Settings { request_bytes, ..settings(typed)? };
+        let (grid, streams) = grid(typed, preset)?;
+        order::memory_suffices(&Settings { streams, ..settings.clone() })?;
+        BeginArgs::with((Measured::Hosts(hosts), grid, settings), preset, typed)
+    }
+
+    fn at_store(store: StoreArgs, typed: &Typed) -> Result<BeginArgs, String> {
+        let grid = at_store::grid(typed)?;
+        let is_typed = typed.value(&storage::MEMORY)?.is_some();
+        let settings = at_store::with_memory(&grid, settings(typed)?, is_typed)?;
+        BeginArgs::with((Measured::Store(store), grid, settings), None, typed)
+    }
+
+    fn with(
+        (measured, grid, settings): (Measured, Grid, Settings),
+        preset: Option<Preset>,
+        typed: &Typed,
+    ) -> Result<BeginArgs, String> {
         let (passes, order) = match preset {
             Some(_) => (1, Order::Given),
             None => (PASSES, Order::Random),
         };
-        let request_bytes = typed.value(&sweeping::REQUEST_SIZE)?.unwrap_or(REQUEST_BYTES);
         let args = BeginArgs {
-            hosts: typed.value(&sweeping::HOSTS)?.ok_or(NO_HOSTS)?,
-            grid: grid(typed, preset)?,
+            measured,
+            grid,
             passes: typed.value(&sweeping::REPEAT)?.unwrap_or(passes),
             order: typed.value(&sweeping::ORDER)?.unwrap_or(order),
             seed: typed.value_or_default(&copying::SEED)?,
             data: typed.value_or_default(&sweeping::DATA)?,
-            settings: Settings { request_bytes, ..settings(typed)? },
+            settings,
             remote: remote(typed)?,
             regular: Regular::of(typed)?,
             dry_run: typed.has(&copying::DRY_RUN),
@@ -171,8 +205,6 @@ impl BeginArgs {
                         --dry-run, or --live"
                 .into());
         }
-        let streams = args.grid.streams.iter().copied().max().unwrap_or(1);
-        order::memory_suffices(&Settings { streams, ..args.settings.clone() })?;
         Ok(args)
     }
 }
@@ -205,40 +237,63 @@ pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
 
 /// The campaign that a command line asks for.
 struct Campaign {
-    hosts: Vec<Host>,
+    routes: Routes,
     plan: Plan,
     settings: Settings,
 }
 
+/// Where its copies go.
+enum Routes {
+    Hosts(Vec<Host>),
+    Store(StoreArgs),
+}
+
 impl Campaign {
     fn of(args: &BeginArgs) -> Result<Campaign, String> {
-        let shown = args.hosts.display();
-        let text = fs::read_to_string(&args.hosts).map_err(|why| {
+        let Measured::Hosts(file) = &args.measured else {
+            return Ok(Campaign::with_hosts(Vec::new(), args));
+        };
+        let shown = file.display();
+        let text = fs::read_to_string(file).map_err(|why| {
             format!("--hosts '{shown}': cannot be read: {why}; name a file with one host per line")
         })?;
         let hosts = hosts::read(&text).map_err(|why| format!("--hosts '{shown}': {why}"))?;
         Ok(Campaign::with_hosts(hosts, args))
     }
 
+    /// The hosts count where no store is measured.
     fn with_hosts(hosts: Vec<Host>, args: &BeginArgs) -> Campaign {
+        let routes = match &args.measured {
+            Measured::Hosts(_) => Routes::Hosts(hosts),
+            Measured::Store(store) => Routes::Store(store.clone()),
+        };
         let plan = Plan {
-            hosts: hosts.len(),
-            auto: auto(&args.grid.levels),
+            hosts: routes.names().len(),
+            auto: auto(&args.grid.axes),
             passes: args.passes,
             order: args.order,
             seed: args.seed,
             grid: args.grid.clone(),
         };
-        Campaign { hosts, plan, settings: args.settings.clone() }
+        Campaign { routes, plan, settings: args.settings.clone() }
     }
 
     fn names(&self) -> Vec<String> {
-        self.hosts.iter().map(|host| host.name.clone()).collect()
+        self.routes.names()
     }
 }
 
-/// What is typed, else what the preset has, else the usual.
-fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
+impl Routes {
+    fn names(&self) -> Vec<String> {
+        match self {
+            Routes::Hosts(hosts) => hosts.iter().map(|host| host.name.clone()).collect(),
+            Routes::Store(store) => store.routes(),
+        }
+    }
+}
+
+/// What is typed, else what the preset has, else the usual; and the most streams of them.
+fn grid(typed: &Typed, preset: Option<Preset>) -> Result<(Grid, u16), String> {
     let kib = |kib: &u32| Some(kib << 10);
     let zlib = |level: &u8| match level {
         0 => Compress::Off,
@@ -267,19 +322,22 @@ fn grid(typed: &Typed, preset: Option<Preset>) -> Result<Grid, String> {
             );
         }
     };
-    Ok(Grid {
+    let streams = typed.value(&sweeping::STREAMS)?.unwrap_or(streams);
+    let most = streams.iter().copied().max().unwrap_or(1);
+    let axes = Axes::Path {
         windows: typed.value(&sweeping::WINDOWS)?.unwrap_or(windows),
-        streams: typed.value(&sweeping::STREAMS)?.unwrap_or(streams),
+        streams,
         levels: typed.value(&sweeping::LEVELS)?.unwrap_or(levels),
-        extents,
-    })
+    };
+    Ok((Grid { axes, extents }, most))
 }
 
 /// The settings of a copy without options; where levels are varied, its own choice of compression
 /// too.
-fn auto(levels: &[Compress]) -> Vec<Setting> {
+fn auto(axes: &Axes) -> Vec<Setting> {
+    let Axes::Path { levels, .. } = axes else { return at_store::auto() };
     let usual = Settings::default();
-    let of = |compress| Setting { window_bytes: None, streams: usual.streams, compress };
+    let of = |compress| Setting::Path { window_bytes: None, streams: usual.streams, compress };
     let compresses = levels.iter().any(|level| level.is_on());
     let compressed = compresses.then(|| of(Compress::Auto));
     [of(Compress::Off)].into_iter().chain(compressed).collect()
@@ -320,7 +378,7 @@ fn ended(console: &Console, done: Result<Trouble, Fault>) -> u8 {
 }
 
 const NO_HOSTS: &str = "a campaign needs hosts: write --hosts FILE, with [USER@]HOST[:FOLDER] on \
-                        each line";
+                        each line; or s3://BUCKET/PREFIX, to measure a store";
 const WINDOWS: &[Option<u32>] = &[Some(64 << 10), Some(256 << 10), Some(1 << 20), None];
 const STREAMS: &[u16] = &[1, 4, 8, 16];
 const PASSES: u32 = 3;

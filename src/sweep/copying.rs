@@ -12,17 +12,28 @@ use base::fault::{Class, Fault};
 use base::job::{Job, Notice};
 use base::units::{Nanos, Tick};
 use mover::io::clock;
+use mover::io::reach::Reach;
 use mover::pump::watch::Watch;
 use mover::remote;
 use mover::remote::launch::Launch;
 
+/// How the other end is reached.
+#[derive(Clone, Debug)]
+pub(super) enum Via {
+    Host(Launch),
+    Store(Reach),
+}
+
 /// Makes a copy. A limit of time stops it; a copy without progress for long is aborted.
-pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<CopyRecord, Fault> {
+pub(super) fn copy(job: &Job, via: &Via, extent: Extent) -> Result<CopyRecord, Fault> {
     let (notices_in, notices) = channel();
     let watch = Arc::new(Watch::new(notices_in));
     let (started, started_unix_s) = (clock::now(), clock::unix().as_secs_f64());
-    let (job, launch, its_watch) = (job.clone(), launch.clone(), watch.clone());
-    let thread = thread::spawn(move || remote::copy::run_with(&job, &launch, &its_watch, started));
+    let (job, via, its_watch) = (job.clone(), via.clone(), watch.clone());
+    let thread = thread::spawn(move || match via {
+        Via::Host(launch) => remote::copy::run_with(&job, &launch, &its_watch, started),
+        Via::Store(reach) => remote::copy::run_in(&job, &reach, &its_watch),
+    });
     let mut follower = Follower { extent, series: Series::default(), started, moved: None };
     while !thread.is_finished() {
         follower.look(&watch);
@@ -40,11 +51,15 @@ pub(super) fn copy(job: &Job, launch: &Launch, extent: Extent) -> Result<CopyRec
         Class::Interrupted => Fault { class: Class::Unreachable, ..fault },
         _ => fault,
     })?;
-    let warning = |notice| match notice {
-        Notice::Warning(text) | Notice::Again(text) => Some(text),
-        _ => None,
-    };
-    let warnings = notices.try_iter().filter_map(warning).collect();
+    let mut warnings = Vec::new();
+    for notice in notices.try_iter() {
+        match notice {
+            Notice::Warning(text) | Notice::Again(text) => warnings.push(text),
+            // All that is copied is one object: without it nothing was measured.
+            Notice::FileFailed { fault, .. } => return Err(fault),
+            _ => {}
+        }
+    }
     let (series, moving) = (follower.series, (first, last.max(first)));
     Ok(CopyRecord { outcome, series, started_unix_s, moving, warnings })
 }

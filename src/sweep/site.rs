@@ -1,4 +1,5 @@
-//! A far host of a campaign: its host probe, its reflector of round-trip probes, its failures.
+//! Where a route of a campaign leads: its failures, and of a far host its host probe and its
+//! reflector of round-trip probes.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ use mover::remote::launch::Launch;
 use mover::remote::streams;
 
 #[derive(Debug)]
-pub(crate) struct FarHost {
+pub(crate) struct Site {
     host: String,
     met: Option<ConnectedHost>,
     /// Faults since the last success.
@@ -41,9 +42,9 @@ pub(crate) struct ConnectedHost {
     pub near_facts: Environment,
 }
 
-impl FarHost {
-    pub(super) fn new(host: &str) -> FarHost {
-        FarHost { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
+impl Site {
+    pub(super) fn new(host: &str) -> Site {
+        Site { host: host.into(), met: None, failures: 0, rests_until: Tick(0), fault: None }
     }
 
     pub(crate) fn is_ready(&self, now: Tick) -> bool {

@@ -57,6 +57,7 @@ mod stores;
 mod stores_faulty;
 mod stores_resume;
 mod stores_second;
+mod stores_sweep;
 mod sweep;
 mod terminal;
 mod torture;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Cell, Extent};
+use super::{Cell, Extent, Way};
 use crate::accounting::gates::{self, CpuBinding};
 use crate::accounting::moment::Moment;
-use crate::diagnosis::{diagnose, evidence};
+use crate::diagnosis::{diagnose, evidence, store};
 use crate::record::copy_record::{self, Series, record_of_copy};
 use crate::record::sample::{self as record, Environment, Record, RoundTrips, Side, Tcp};
 use base::job::{Carrier, Job, Location, Outcome, PathRole, StreamPath};
 use base::path::PathSample;
+use base::store_times::StoreTimes;
 use base::units::{Nanos, Tick};
 
 /// A copy that ran to its end.
@@ -33,20 +34,34 @@ pub struct Around<'a> {
     pub round_trips: Option<RoundTrips>,
     /// How long nothing was copied before it.
     pub paused: Nanos,
-    /// On the near and the far host: when the pause began, before the copy, and after it.
-    pub moments: [[Moment; 2]; 3],
+    /// When the pause began, before the copy, and after it: on this host, and on the far one if
+    /// there is one.
+    pub moments: [Vec<Moment>; 3],
+    /// Of this host, and of the far one.
     pub environments: [i64; 2],
     pub near_facts: &'a Environment,
+    pub store: Option<AtStore<'a>>,
+}
+
+/// What is known of a copy from or to an object store.
+#[derive(Clone, Copy, Debug)]
+pub struct AtStore<'a> {
+    pub way: Way,
+    /// Of the campaign: the objects of its cells are below it.
+    pub url: &'a str,
+    /// What its requests took.
+    pub times: StoreTimes,
 }
 
 /// The record, without its index in the campaign.
 pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
     let Around { job, copied, .. } = around;
     let far_host = job.target_host.as_deref();
+    let (source, target) = ends(around);
     let mut record = record_of_copy(&copy_record::CopyRecord {
         command: "sweep",
-        sources: vec![source(&job.sources[0])],
-        target: format!("{}:{}", far_host.unwrap_or_default(), target(&job.target)),
+        sources: vec![source],
+        target,
         settings: &job.settings,
         outcome: &copied.outcome,
         series: &copied.series,
@@ -58,7 +73,7 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
         far_host,
     });
     record.round_trips = around.round_trips.clone();
-    if copied.outcome.carrier != Carrier::Tcp {
+    if far_host.is_some() && copied.outcome.carrier != Carrier::Tcp {
         record.void_reason = Some("the bytes went over the ssh connection".into());
     }
     if let Some(sink) = &mut record.sink {
@@ -73,8 +88,15 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
         ),
         ..of_cell(cell, around)
     });
-    record.tcp = Some(of_tcp(&copied.outcome.paths));
-    record.more.extend(verdict(around));
+    match around.store {
+        None => {
+            record.tcp = Some(of_tcp(&copied.outcome.paths));
+            record.more.extend(verdict(around));
+        }
+        Some(at) => {
+            store::keep(&mut record, store::of_copy(&at.times, &copied.outcome).as_ref());
+        }
+    }
     record
 }
 
@@ -82,9 +104,9 @@ pub fn record(cell: &Cell, around: &Around<'_>) -> Record {
 /// on hosts that have other work, so a gate that fails is recorded, and voids no run.
 fn machines(record: &mut Record, around: &Around<'_>) {
     let [resting, before, after] = &around.moments;
-    for end in 0..2 {
-        let mut machine = before[end].until(&after[end]);
-        let rest = resting[end].until(&before[end]);
+    for (end, ((resting, before), after)) in resting.iter().zip(before).zip(after).enumerate() {
+        let mut machine = before.until(after);
+        let rest = resting.until(before);
         let share = rest.busy_idle_s / rest.span_s.max(1e-9);
         machine.background_s = Some(share * machine.span_s);
         record.gates.extend(gates::of_run(&machine, 0, 0));
@@ -176,6 +198,17 @@ fn verdict(around: &Around<'_>) -> BTreeMap<String, Value> {
 fn cycles_per_byte(side: &Side, bytes: u64, facts: &Environment) -> Option<f64> {
     let mhz: f64 = facts.facts.get("mhz")?.parse().ok()?;
     (bytes > 0).then(|| side.cpu_s() * mhz * 1e6 / bytes as f64)
+}
+
+/// As a user would type them; of a store what all cells have in common.
+fn ends(around: &Around<'_>) -> (String, String) {
+    let job = around.job;
+    let (source, target) = (source(&job.sources[0]), target(&job.target));
+    match (&job.target_host, around.store) {
+        (None, Some(AtStore { way: Way::Put, url, .. })) => (source, url.to_string()),
+        (None, Some(AtStore { way: Way::Get, url, .. })) => (url.to_string(), target),
+        (host, _) => (source, format!("{}:{target}", host.as_deref().unwrap_or_default())),
+    }
 }
 
 fn source(location: &Location) -> String {

@@ -1,4 +1,4 @@
-//! A campaign: which settings are tried on which hosts, in which order, how often; a copy of it as
+//! A campaign: which settings are tried on which routes, in which order, how often; a copy of it as
 //! a record; and the analysis of its records. Pure: the same plan gives the same order. It needs no
 //! host and no store.
 
@@ -16,7 +16,8 @@ use base::units::{Bytes, Nanos};
 /// What is tried, and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How many hosts there are: a cell has the index of its host among them.
+    /// How many hosts there are: a cell has the index of its host among them. The two ways to an
+    /// object store and back count as two.
     pub hosts: usize,
     pub grid: Grid,
     /// The program's own choice of settings; tried in every pass, to be compared with the best of
@@ -31,11 +32,26 @@ pub struct Plan {
 /// Every combination of these is a cell of each host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// `None` leaves the window to TCP.
-    pub windows: Vec<Option<u32>>,
-    pub streams: Vec<u16>,
-    pub levels: Vec<Compress>,
+    pub axes: Axes,
     pub extents: Vec<Extent>,
+}
+
+/// What is varied: every combination of the values of all lists is a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Axes {
+    /// Of a copy to another host.
+    Path {
+        /// `None` leaves the window to TCP.
+        windows: Vec<Option<u32>>,
+        streams: Vec<u16>,
+        levels: Vec<Compress>,
+    },
+    /// Of a copy from or to an object store.
+    Store {
+        request_sizes: Vec<u32>,
+        /// Requests under way at each stream.
+        depths: Vec<u16>,
+    },
 }
 
 /// What ends a copy.
@@ -47,10 +63,24 @@ pub enum Extent {
 
 /// How a copy is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    pub window_bytes: Option<u32>,
-    pub streams: u16,
-    pub compress: Compress,
+pub enum Setting {
+    Path {
+        window_bytes: Option<u32>,
+        streams: u16,
+        compress: Compress,
+    },
+    /// `None` is what a copy has by itself.
+    Store {
+        request_bytes: Option<u32>,
+        depth: Option<u16>,
+    },
+}
+
+/// The two ways of an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Put,
+    Get,
 }
 
 /// Whether a cell is one of the grid, or the program's own choice of settings.
@@ -100,22 +130,20 @@ impl Plan {
 
     /// In the order of the lists: the last one varies fastest. The program's own choice comes last.
     fn pass_of_host(&self, pass: u32, host: usize) -> Vec<Cell> {
-        let cell = |kind, setting, extent| Cell { index: 0, host, kind, setting, extent, pass };
-        let mut cells = Vec::new();
-        for &window_bytes in &self.grid.windows {
-            for &streams in &self.grid.streams {
-                for &compress in &self.grid.levels {
-                    let setting = Setting { window_bytes, streams, compress };
-                    let of = |extent: &Extent| cell(Kind::Grid, setting, *extent);
-                    cells.extend(self.grid.extents.iter().map(of));
-                }
-            }
-        }
-        for setting in &self.auto {
-            cells
-                .extend(self.grid.extents.iter().map(|extent| cell(Kind::Auto, *setting, *extent)));
-        }
-        cells
+        let of_grid = self.grid.axes.settings().into_iter().map(|setting| (Kind::Grid, setting));
+        let auto = self.auto.iter().map(|setting| (Kind::Auto, *setting));
+        let at_each_length = |(kind, setting)| {
+            let cell = move |extent: &Extent| Cell {
+                index: 0,
+                host,
+                kind,
+                setting,
+                extent: *extent,
+                pass,
+            };
+            self.grid.extents.iter().map(cell)
+        };
+        of_grid.chain(auto).flat_map(at_each_length).collect()
     }
 
     /// The duration if each copy is followed by a pause of its own length. The rate of a copy is
@@ -135,6 +163,43 @@ impl Plan {
             cells: cells.len(),
             duration_s: all_s * 2.0,
             path_busy_s: (0..self.hosts).map(of_host).fold(0.0, f64::max),
+        }
+    }
+}
+
+impl Axes {
+    /// The last list varies fastest.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        match self {
+            Axes::Path { windows, streams, levels } => {
+                for &window_bytes in windows {
+                    for &streams in streams {
+                        let of = |&compress| Setting::Path { window_bytes, streams, compress };
+                        settings.extend(levels.iter().map(of));
+                    }
+                }
+            }
+            Axes::Store { request_sizes, depths } => {
+                for &bytes in request_sizes {
+                    let request_bytes = Some(bytes);
+                    let of = |&depth| Setting::Store { request_bytes, depth: Some(depth) };
+                    settings.extend(depths.iter().map(of));
+                }
+            }
+        }
+        settings
+    }
+}
+
+impl Way {
+    pub const ALL: [Way; 2] = [Way::Put, Way::Get];
+
+    /// The route of a store, as a host has its name.
+    pub fn route(self, url: &str) -> String {
+        match self {
+            Way::Put => format!("to {url}"),
+            Way::Get => format!("from {url}"),
         }
     }
 }
@@ -175,16 +240,22 @@ mod tests {
         if level == 0 { Compress::Off } else { Compress::Always(Coding::Zlib(level)) }
     }
 
+    fn auto() -> Setting {
+        Setting::Path { window_bytes: None, streams: 4, compress: Compress::Off }
+    }
+
     fn slac(passes: u32) -> Plan {
         Plan {
             hosts: 2,
             grid: Grid {
-                windows: SLAC_WINDOWS_KIB.iter().map(|kib| Some(kib << 10)).collect(),
-                streams: SLAC_STREAMS.to_vec(),
-                levels: SLAC_LEVELS.iter().map(|number| level(*number)).collect(),
+                axes: Axes::Path {
+                    windows: SLAC_WINDOWS_KIB.iter().map(|kib| Some(kib << 10)).collect(),
+                    streams: SLAC_STREAMS.to_vec(),
+                    levels: SLAC_LEVELS.iter().map(|number| level(*number)).collect(),
+                },
                 extents: vec![Extent::Time(Nanos::from_millis(10_000))],
             },
-            auto: vec![Setting { window_bytes: None, streams: 4, compress: Compress::Off }],
+            auto: vec![auto()],
             passes,
             order: Order::Given,
             seed: 1,
@@ -205,23 +276,42 @@ mod tests {
                 for factor in LEVELS.split(' ') {
                     let kib: u32 = window.strip_suffix("kBytes").unwrap().parse().unwrap();
                     let (streams, factor) = (streams.parse().unwrap(), factor.parse().unwrap());
-                    expect.push((Some(kib << 10), streams, level(factor)));
+                    let (window_bytes, compress) = (Some(kib << 10), level(factor));
+                    expect.push(Setting::Path { window_bytes, streams, compress });
                 }
             }
         }
         let cells = slac(2).cells();
         assert_eq!(cells.len(), 2 * 2 * (8 * 17 * 8 + 1));
-        let words =
-            |cell: &Cell| (cell.setting.window_bytes, cell.setting.streams, cell.setting.compress);
         for (pass, of_pass) in cells.chunks(2 * 1089).enumerate() {
             for (host, of_host) in of_pass.chunks(1089).enumerate() {
-                let (grid, auto) = of_host.split_at(1088);
+                let (grid, of_auto) = of_host.split_at(1088);
                 assert!(of_host.iter().all(|c| c.host == host && c.pass as usize == pass));
-                assert_eq!(grid.iter().map(words).collect::<Vec<_>>(), expect);
-                assert_eq!((auto[0].kind, auto[0].setting.streams), (Kind::Auto, 4));
+                assert_eq!(grid.iter().map(|cell| cell.setting).collect::<Vec<_>>(), expect);
+                assert_eq!((of_auto[0].kind, of_auto[0].setting), (Kind::Auto, auto()));
             }
         }
         assert!(cells.iter().zip(0..).all(|(cell, index)| cell.index == index));
+    }
+
+    #[test]
+    fn each_way_of_a_store_has_every_size_with_every_depth() {
+        let own = Setting::Store { request_bytes: None, depth: None };
+        let plan = Plan {
+            hosts: Way::ALL.len(),
+            grid: Grid {
+                axes: Axes::Store { request_sizes: vec![5, 8], depths: vec![1, 4] },
+                extents: vec![Extent::Bytes(64)],
+            },
+            auto: vec![own],
+            ..slac(1)
+        };
+        let of = |bytes, depth| Setting::Store { request_bytes: Some(bytes), depth: Some(depth) };
+        let all = [of(5, 1), of(5, 4), of(8, 1), of(8, 4), own];
+        for (host, of_host) in plan.cells().chunks(all.len()).enumerate() {
+            assert!(of_host.iter().all(|cell| cell.host == host));
+            assert_eq!(of_host.iter().map(|cell| cell.setting).collect::<Vec<_>>(), all);
+        }
     }
 
     #[test]

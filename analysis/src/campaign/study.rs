@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Extent, Kind};
+use super::{Extent, Kind, Way};
+use crate::diagnosis::store::{self, StoreBottleneck};
 use crate::model::fit::{Fit, Known, Observation};
 use crate::record::sample::{Record, Side};
 use crate::statistics::{Estimate, Spread, median, median_estimate, ratio_of_medians};
@@ -23,12 +24,28 @@ pub struct Point {
 
 /// How a copy was made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Choice {
-    /// `None` where it was left to TCP.
-    pub window_bytes: Option<u32>,
-    pub streams: u16,
-    /// As typed for `copy --compress`.
-    pub level: String,
+pub enum Choice {
+    Path {
+        /// `None` where it was left to TCP.
+        window_bytes: Option<u32>,
+        streams: u16,
+        /// As typed for `copy --compress`.
+        level: String,
+    },
+    Store {
+        request_bytes: u32,
+        /// `None` where it was left to the program.
+        depth: Option<u16>,
+    },
+}
+
+/// What held most copies of a point back at a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// `None` is mixed.
+    pub class: Option<StoreBottleneck>,
+    pub cells: usize,
+    pub of: usize,
 }
 
 /// Summary of the cells of a point.
@@ -47,6 +64,8 @@ pub struct Row {
     pub probes_lost_share: Option<f64>,
     /// Cells whose hosts were busy with something else.
     pub disturbed: usize,
+    /// Of a store.
+    pub held_back: Option<HeldBack>,
 }
 
 /// The best of a host's grid, and beside it the program's own choice.
@@ -120,15 +139,83 @@ fn point(record: &Record) -> Option<Point> {
     let bytes = cell.extent_bytes.map(Extent::Bytes);
     let time = cell.extent_s.map(|s| Extent::Time(Nanos((s * 1e9).round() as u64)));
     Some(Point {
-        host: record.remote.as_ref()?.host.clone(),
+        host: route(record)?,
         kind: if cell.choice == Kind::Auto.name() { Kind::Auto } else { Kind::Grid },
-        choice: Choice {
-            window_bytes: record.options.window_bytes,
-            streams: record.options.streams,
-            level: record.options.compress.clone(),
-        },
+        choice: Choice::of(record),
         extent: bytes.or(time)?,
     })
+}
+
+/// The host, or the way to or from a store.
+fn route(record: &Record) -> Option<String> {
+    match &record.remote {
+        Some(remote) => Some(remote.host.clone()),
+        None => way(record).map(|(way, url)| way.route(url)),
+    }
+}
+
+fn way(record: &Record) -> Option<(Way, &str)> {
+    let is_store = |end: &&str| end.starts_with("s3://");
+    let source = record.sources.first().map(String::as_str).filter(is_store);
+    let target = Some(record.target.as_str()).filter(is_store);
+    target.map(|url| (Way::Put, url)).or(source.map(|url| (Way::Get, url)))
+}
+
+impl Choice {
+    fn of(record: &Record) -> Choice {
+        let options = &record.options;
+        let way = record.remote.is_none().then(|| way(record)).flatten();
+        match way {
+            None => Choice::Path {
+                window_bytes: options.window_bytes,
+                streams: options.streams,
+                level: options.compress.clone(),
+            },
+            Some((way, _)) => Choice::Store {
+                request_bytes: options.request_bytes,
+                depth: match way {
+                    Way::Put => options.depth_sink,
+                    Way::Get => options.depth_source,
+                },
+            },
+        }
+    }
+
+    /// The first axis of a grid: the window, or the size of a request. `None` where it was left to
+    /// TCP.
+    pub(crate) fn bytes(&self) -> Option<u32> {
+        match self {
+            Choice::Path { window_bytes, .. } => *window_bytes,
+            Choice::Store { request_bytes, .. } => Some(*request_bytes),
+        }
+    }
+
+    /// The second axis: streams, or requests at each stream. `None` where it was left to the
+    /// program.
+    pub(crate) fn count(&self) -> Option<u16> {
+        match self {
+            Choice::Path { streams, .. } => Some(*streams),
+            Choice::Store { depth, .. } => *depth,
+        }
+    }
+
+    /// The third; nothing is compressed for a store.
+    pub(crate) fn level(&self) -> &str {
+        match self {
+            Choice::Path { level, .. } => level,
+            Choice::Store { .. } => OFF,
+        }
+    }
+}
+
+/// What most of these copies were held back by at a store.
+fn held_back(records: &[&Record]) -> Option<HeldBack> {
+    let verdicts = records.iter().filter_map(|record| store::kept(record));
+    let mut cells: BTreeMap<Option<StoreBottleneck>, usize> = BTreeMap::new();
+    verdicts.for_each(|verdict| *cells.entry(verdict.primary).or_default() += 1);
+    let of = cells.values().sum();
+    let (class, cells) = cells.into_iter().max_by_key(|(_, cells)| *cells)?;
+    Some(HeldBack { class, cells, of })
 }
 
 fn row(point: Point, records: &[&Record]) -> Option<Row> {
@@ -152,6 +239,7 @@ fn row(point: Point, records: &[&Record]) -> Option<Row> {
         rtt_loaded_s: median(&of(&|record| trips(record)?.loaded.median_s)),
         probes_lost_share: median(&of(&lost)),
         disturbed: records.iter().filter(|r| r.gates.iter().any(|gate| !gate.passed)).count(),
+        held_back: held_back(records),
         point,
     })
 }
@@ -212,13 +300,19 @@ impl<'a> Best<'a> {
         }
     }
 
+    /// Whether it is a way to or from a store.
+    pub fn is_at_store(&self) -> bool {
+        let mut rows = self.auto.iter().map(|(row, _)| *row).chain(self.grid);
+        rows.any(|row| matches!(row.point.choice, Choice::Store { .. }))
+    }
+
     /// A copy of files with default options, which chooses its compression. Where compression was
     /// not tried, a copy without it, as for data that does not shrink.
     pub fn usual(&self) -> Option<&'a Row> {
         let of = |level| {
-            self.auto.iter().map(|(row, _)| *row).find(|row| row.point.choice.level == level)
+            self.auto.iter().map(|(row, _)| *row).find(|row| row.point.choice.level() == level)
         };
-        of("auto").or_else(|| of("off"))
+        of("auto").or_else(|| of(OFF))
     }
 }
 
@@ -298,6 +392,8 @@ pub fn changes<'a>(before: &'a [Row], after: &'a [Row]) -> Vec<Change<'a>> {
     after.iter().filter_map(of).collect()
 }
 
+/// Without compression.
+pub(crate) const OFF: &str = "off";
 const CLOSE_SHARE: f64 = 0.95;
 const LENGTHS_MIN: usize = 3;
 /// How many passes are needed before something can be called faster than something else.
@@ -359,11 +455,11 @@ pub(crate) mod tests {
         assert_eq!((rows[0].rtt_unloaded_s, rows[0].rtt_loaded_s), (Some(0.05), Some(0.08)));
         assert_eq!(rows[0].probes_lost_share, Some(0.1));
         let best = &best(&rows)[0];
-        assert_eq!(best.grid.unwrap().point.choice.streams, 16);
+        assert_eq!(best.grid.unwrap().point.choice.count(), Some(16));
         let (auto, ratio) = &best.auto[0];
         assert_eq!(auto.rate.median, 40e6);
         assert!((ratio.unwrap().value - 0.8).abs() < 1e-9);
-        assert_eq!(best.advised().unwrap().point.choice.streams, 16);
+        assert_eq!(best.advised().unwrap().point.choice.count(), Some(16));
         let duty = duty(&records).unwrap();
         assert!(duty < 0.5, "{duty}");
     }
@@ -386,10 +482,10 @@ pub(crate) mod tests {
         };
         let mut records = at_level("off", "auto", [40, 41, 40, 39, 40]);
         records.extend(at_level("zlib:1", "grid", [60, 61, 60, 59, 60]));
-        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level, "off");
+        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level(), "off");
         assert!(best(&rows(&records))[0].advised().is_some());
         records.extend(at_level("auto", "auto", [62, 63, 62, 61, 62]));
-        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level, "auto");
+        assert_eq!(best(&rows(&records))[0].usual().unwrap().point.choice.level(), "auto");
         assert!(best(&rows(&records))[0].advised().is_none());
     }
 
@@ -416,7 +512,7 @@ pub(crate) mod tests {
         let real: Vec<u16> = changes
             .iter()
             .filter(|change| change.is_one())
-            .map(|change| change.after.point.choice.streams)
+            .filter_map(|change| change.after.point.choice.count())
             .collect();
         assert_eq!((changes.len(), real), (3, vec![4]));
     }

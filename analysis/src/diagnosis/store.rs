@@ -1,11 +1,14 @@
 //! What held back a copy from or to an object store, from what its requests took.
 
+use base::job::Outcome;
 use base::store_times::StoreTimes;
 use base::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::record::sample::Record;
+
 /// What held it back, at a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreBottleneck {
     /// Answers are long in coming.
@@ -106,6 +109,31 @@ pub fn diagnose(times: &StoreTimes, moving: Nanos) -> Option<StoreVerdict> {
         under_way,
         bytes_per_s: times.body_bytes as f64 / moving_s,
     })
+}
+
+/// What held a copy back at a store; `None` if it asked none, or moved nothing.
+pub fn of_copy(times: &StoreTimes, outcome: &Outcome) -> Option<StoreVerdict> {
+    let has_moved = outcome.dry.is_none() && outcome.moved_bytes() > 0;
+    has_moved.then(|| diagnose(times, outcome.moving())).flatten()
+}
+
+/// Keeps it in the record of its run.
+pub fn keep(record: &mut Record, verdict: Option<&StoreVerdict>) {
+    if let Some(value) = verdict.and_then(|verdict| serde_json::to_value(verdict).ok()) {
+        record.more.insert(AT_STORE.into(), value);
+    }
+}
+
+/// What the record of a run has of it.
+pub fn kept(record: &Record) -> Option<StoreVerdict> {
+    serde_json::from_value(record.more.get(AT_STORE)?.clone()).ok()
+}
+
+/// Its name among what a record has more.
+const AT_STORE: &str = "store_verdict";
+impl StoreVerdict {
+    /// Instead of a class.
+    pub const MIXED: &str = "mixed";
 }
 
 /// Bodies that hardly matter beside the request around them.

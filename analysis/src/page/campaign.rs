@@ -8,7 +8,7 @@ mod lengths;
 mod levels;
 
 use super::{Block, Page, Section};
-use crate::campaign::study::{self, Best, Point, Row};
+use crate::campaign::study::{self, Best, Choice, OFF, Point, Row};
 use crate::plot::scale::Unit;
 use crate::plot::{Bar, Bars, Chart, Column, Figure, Part, Table};
 use crate::record::sample::Record;
@@ -93,7 +93,7 @@ fn sentence<'a>(best: &Best<'_>, rows: impl Iterator<Item = &'a Row>) -> Option<
 /// What a rate is that was reached by compression: how much of it the network carried, and what the
 /// best setting without compression is.
 fn compressed<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> String {
-    if grid.point.choice.level == OFF {
+    if grid.point.choice.level() == OFF {
         return String::new();
     }
     let rate = |bytes_per_s: f64| Unit::of_rates(bytes_per_s).name_with(bytes_per_s);
@@ -108,7 +108,7 @@ fn compressed<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> String {
         (&other.host, other.kind, other.extent) == (&point.host, point.kind, point.extent)
     });
     let plain = same
-        .filter(|row| row.point.choice.level == OFF)
+        .filter(|row| row.point.choice.level() == OFF)
         .max_by(|a, b| a.rate.median.total_cmp(&b.rate.median));
     let plain = plain.map_or(String::new(), |row| {
         let setting = text::chosen(&row.point.choice);
@@ -116,8 +116,6 @@ fn compressed<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> String {
     });
     format!(" It is reached by compression{ratio}: files that do not shrink gain nothing.{plain}")
 }
-
-const OFF: &str = "off";
 
 /// A median with its interval, where there are passes for one.
 fn told(row: &Row) -> String {
@@ -185,23 +183,24 @@ fn table(rows: &[&Row]) -> Table {
         true => format!("Median rates: the fastest {ROWS_MAX} of {} settings", rows.len()),
         false => "Median rates of all settings, the fastest first".to_string(),
     };
+    let (names, _) = rows.first().map(|row| text::axes_of(&row.point.choice)).unwrap_or_default();
+    let is_store = rows.iter().any(|row| is_store(row));
+    let more: &[&str] = if is_store { &STORE_COLUMNS } else { &PATH_COLUMNS };
     Table {
         caption,
         // What is looked for comes first: on a phone the first four columns fit.
-        columns: vec![
-            number(unit.name),
-            number("window"),
-            number("streams"),
-            number("level"),
-            Column::text("choice"),
-            number("middle half"),
-            number("passes"),
-            number("length"),
-            number("rest, ms"),
-            number("load, ms"),
-            number("CPU here, %"),
-            number("CPU there, %"),
-        ],
+        columns: [number(unit.name)]
+            .into_iter()
+            .chain(names.iter().map(|name| number(name)))
+            .chain(is_store.then(|| Column::text("held back by")))
+            .chain([
+                Column::text("choice"),
+                number("middle half"),
+                number("passes"),
+                number("length"),
+            ])
+            .chain(more.iter().map(|name| number(name)))
+            .collect(),
         rows: rows.into_iter().take(ROWS_MAX).map(|row| cells(row, unit)).collect(),
     }
 }
@@ -210,11 +209,12 @@ fn cells(row: &Row, unit: Unit) -> Vec<String> {
     let Point { kind, choice, extent, .. } = &row.point;
     let value = crate::plot::scale::value;
     let times = |figure: Option<f64>, by: f64| figure.map_or("-".into(), |f| value(f * by));
-    vec![
-        value(row.rate.median / unit.of),
-        text::window(choice.window_bytes),
-        choice.streams.to_string(),
-        text::plain(&choice.level),
+    let mut cells = vec![value(row.rate.median / unit.of)];
+    cells.extend(text::axes_of(choice).1);
+    if is_store(row) {
+        cells.push(text::held_back(row));
+    }
+    cells.extend([
         kind.name().into(),
         format!(
             "{} to {}",
@@ -223,12 +223,24 @@ fn cells(row: &Row, unit: Unit) -> Vec<String> {
         ),
         row.rate.n.to_string(),
         extent.typed(),
-        times(row.rtt_unloaded_s, 1e3),
-        times(row.rtt_loaded_s, 1e3),
-        times(row.cpu_source, 100.0),
-        times(row.cpu_sink, 100.0),
-    ]
+    ]);
+    if !is_store(row) {
+        cells.extend([times(row.rtt_unloaded_s, 1e3), times(row.rtt_loaded_s, 1e3)]);
+    }
+    cells.push(times(row.cpu_source, 100.0));
+    if !is_store(row) {
+        cells.push(times(row.cpu_sink, 100.0));
+    }
+    cells
 }
+
+/// A store has no probes, and no CPU time that is known here.
+fn is_store(row: &Row) -> bool {
+    matches!(row.point.choice, Choice::Store { .. })
+}
+
+const PATH_COLUMNS: [&str; 4] = ["rest, ms", "load, ms", "CPU here, %", "CPU there, %"];
+const STORE_COLUMNS: [&str; 1] = ["CPU here, %"];
 
 /// The median rate of a setting with its interval.
 fn estimate(row: &Row) -> Option<Estimate> {

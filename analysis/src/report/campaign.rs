@@ -6,9 +6,10 @@ use super::explain::bits;
 use super::live;
 use super::sheet::{self, Form, Sheet};
 use crate::campaign::study::{
-    self, Best, Choice, Growth, Length, Model, PASSES_MIN, Point, Row as Found,
+    self, Best, Choice, Growth, HeldBack, Length, Model, PASSES_MIN, Point, Row as Found,
 };
-use crate::campaign::{Cell, Extent, Kind, Plan, Setting};
+use crate::campaign::{Axes, Cell, Extent, Kind, Plan, Setting};
+use crate::diagnosis::store::{StoreBottleneck, StoreVerdict};
 use crate::record::sample::Record;
 use crate::statistics::Estimate;
 use base::units::{Bytes, Nanos};
@@ -19,31 +20,55 @@ pub struct Row {
     pub order_index: u32,
     pub host: String,
     pub choice: &'static str,
-    /// Null where the window is left to TCP.
-    pub window_bytes: Option<u32>,
-    pub streams: u16,
-    pub compress: String,
+    #[serde(flatten)]
+    pub setting: Options,
     /// One of the two ends the copy.
     pub extent_s: Option<f64>,
     pub extent_bytes: Option<u64>,
     pub pass: u32,
 }
 
+/// What a cell varies, by the names of the options of `copy`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Options {
+    Path {
+        /// Null where the window is left to TCP.
+        window_bytes: Option<u32>,
+        streams: u16,
+        compress: String,
+    },
+    Store {
+        /// Null where it is left to the program, as the depth.
+        request_bytes: Option<u32>,
+        depth: Option<u16>,
+    },
+}
+
 /// The plan of a campaign, and its duration.
 pub fn opening(hosts: &[String], plan: &Plan) -> String {
     let load = plan.load(ASSUMED_BYTES_PER_S);
     let grid = &plan.grid;
-    let has_sizes = grid.extents.iter().any(|extent| matches!(extent, Extent::Bytes(_)));
-    let assumed = if has_sizes { ", if paths carry 100 Mbit/s" } else { "" };
+    let sizes = || grid.extents.iter().filter(|extent| matches!(extent, Extent::Bytes(_)));
+    let assumed = if sizes().next().is_some() { ", if paths carry 100 Mbit/s" } else { "" };
+    let (axes, routes) = match &grid.axes {
+        Axes::Path { windows, streams, levels } => {
+            let windows = live::count(windows.len() as u64, "window");
+            let streams = live::count(streams.len() as u64, "number") + " of streams";
+            let levels = live::count(levels.len() as u64, "level");
+            (format!("{windows} x {streams} x {levels}"), live::count(hosts.len() as u64, "host"))
+        }
+        Axes::Store { request_sizes, depths } => {
+            let sizes = live::count(request_sizes.len() as u64, "size") + " of requests";
+            let depths = live::count(depths.len() as u64, "depth");
+            (format!("{sizes} x {depths}"), live::count(hosts.len() as u64, "route"))
+        }
+    };
     format!(
-        "{} on {}: {} x {} x {} x {}, plus {}, repeated {}\n\
+        "{} on {routes}: {axes} x {}, plus {}, repeated {}\n\
          estimated duration {}{assumed}; each path is loaded for {} of it ({:.0} %); the seed \
          is {}",
         live::count(load.cells as u64, "cell"),
-        live::count(hosts.len() as u64, "host"),
-        live::count(grid.windows.len() as u64, "window"),
-        live::count(grid.streams.len() as u64, "number") + " of streams",
-        live::count(grid.levels.len() as u64, "level"),
         live::count(grid.extents.len() as u64, "length"),
         live::count(plan.auto.len() as u64, "automatic setting"),
         live::count(plan.passes.into(), "time"),
@@ -56,19 +81,16 @@ pub fn opening(hosts: &[String], plan: &Plan) -> String {
 
 /// The order of all cells.
 pub fn order(hosts: &[String], cells: &[Cell]) -> String {
-    let columns = ["cell", "pass", "host", "window", "streams", "level", "length", "choice"];
+    let names = cells.first().map_or(PATH_AXES, |cell| axes(&cell.setting).0);
+    let columns = [&["cell", "pass", "host"], names, &["length", "choice"]].concat();
     let mut sheet = Sheet::new("The order", &columns);
     for cell in cells {
-        sheet.row(vec![
-            cell.index.to_string(),
-            (cell.pass + 1).to_string(),
-            hosts[cell.host].clone(),
-            window(cell.setting.window_bytes),
-            cell.setting.streams.to_string(),
-            level(&cell.setting),
-            cell.extent.typed(),
-            cell.kind.name().to_string(),
-        ]);
+        let place = [cell.index.to_string(), (cell.pass + 1).to_string()];
+        let mut row = place.to_vec();
+        row.push(hosts[cell.host].clone());
+        row.extend(axes(&cell.setting).1);
+        row.extend([cell.extent.typed(), cell.kind.name().to_string()]);
+        sheet.row(row);
     }
     sheet.write(Form::Text)
 }
@@ -83,9 +105,12 @@ pub fn rows(hosts: &[String], cells: &[Cell]) -> Vec<Row> {
             order_index: cell.index,
             host: hosts[cell.host].clone(),
             choice: cell.kind.name(),
-            window_bytes: cell.setting.window_bytes,
-            streams: cell.setting.streams,
-            compress: cell.setting.compress.typed(),
+            setting: match cell.setting {
+                Setting::Path { window_bytes, streams, compress } => {
+                    Options::Path { window_bytes, streams, compress: compress.typed() }
+                }
+                Setting::Store { request_bytes, depth } => Options::Store { request_bytes, depth },
+            },
             extent_s,
             extent_bytes,
             pass: cell.pass,
@@ -98,8 +123,33 @@ pub(crate) fn window(bytes: Option<u32>) -> String {
     bytes.map_or("auto".into(), |bytes| Bytes(bytes.into()).typed())
 }
 
-fn level(setting: &Setting) -> String {
-    plain(&setting.compress.typed())
+/// A depth; `auto` where it is left to the program.
+pub(crate) fn depth(depth: Option<u16>) -> String {
+    depth.map_or("auto".into(), |depth| depth.to_string())
+}
+
+/// The names of the axes, and the values of a cell.
+fn axes(setting: &Setting) -> (&'static [&'static str], Vec<String>) {
+    match *setting {
+        Setting::Path { window_bytes, streams, compress } => {
+            (PATH_AXES, vec![window(window_bytes), streams.to_string(), plain(&compress.typed())])
+        }
+        Setting::Store { request_bytes, depth: requests } => {
+            (STORE_AXES, vec![window(request_bytes), depth(requests)])
+        }
+    }
+}
+
+/// The same of copies that were made.
+pub(crate) fn axes_of(choice: &Choice) -> (&'static [&'static str], Vec<String>) {
+    match choice {
+        Choice::Path { window_bytes, streams, level } => {
+            (PATH_AXES, vec![window(*window_bytes), streams.to_string(), plain(level)])
+        }
+        Choice::Store { request_bytes, depth: requests } => {
+            (STORE_AXES, vec![window(Some(*request_bytes)), depth(*requests)])
+        }
+    }
 }
 
 /// zlib's levels as numbers, as SLAC wrote them; others as in `--compress`.
@@ -120,13 +170,20 @@ pub fn line(hosts: &[String], cell: &Cell, record: &Record, done: usize, of: usi
 
 /// `anl  window 64K  8 streams  level 1  10s`.
 pub fn words(hosts: &[String], cell: &Cell) -> String {
-    let setting = &cell.setting;
+    let setting = match cell.setting {
+        Setting::Path { window_bytes, streams, compress } => format!(
+            "window {}  {}  level {}",
+            window(window_bytes),
+            live::count(streams.into(), "stream"),
+            plain(&compress.typed()),
+        ),
+        Setting::Store { request_bytes, depth: requests } => {
+            format!("request {}  depth {}", window(request_bytes), depth(requests))
+        }
+    };
     format!(
-        "{}  window {}  {}  level {}  {}{}",
+        "{}  {setting}  {}{}",
         hosts[cell.host],
-        window(setting.window_bytes),
-        live::count(setting.streams.into(), "stream"),
-        level(setting),
         cell.extent.typed(),
         if cell.kind == Kind::Auto { "  (auto)" } else { "" },
     )
@@ -136,6 +193,12 @@ fn figures(row: &Found) -> String {
     let mut text = bits(row.rate.median);
     if let Some(ratio) = row.compression_ratio.filter(|ratio| *ratio > 1.005) {
         text.push_str(&format!(", compression ratio {ratio:.2}"));
+    }
+    if let Choice::Store { .. } = row.point.choice {
+        let held_back = row
+            .held_back
+            .map_or(String::new(), |held| format!(", held back by: {}", bottleneck(held.class)));
+        return format!("{text}, CPU {} here{held_back}", cpu(row.cpu_source));
     }
     let (rest, load) = (millis(row.rtt_unloaded_s), millis(row.rtt_loaded_s));
     text.push_str(&format!(", round trip {rest} at rest, {load} under load"));
@@ -171,26 +234,34 @@ pub fn page(name: &str, records: &[Record], left: &[(String, usize)], form: Form
 }
 
 fn host_sheet(host: &str, rows: &[Found]) -> Sheet {
-    let mut sheet = Sheet::new(format!("{host}: medians of all passes"), &COLUMNS);
     let mut of_host: Vec<&Found> = rows.iter().filter(|row| row.point.host == host).collect();
     of_host.sort_by(|a, b| b.rate.median.total_cmp(&a.rate.median));
+    let names = of_host.first().map_or(PATH_AXES, |row| axes_of(&row.point.choice).0);
+    let is_store = names == STORE_AXES;
+    let more: &[&str] = if is_store { &STORE_COLUMNS } else { &PATH_COLUMNS };
+    let columns = [names, &COLUMNS, more].concat();
+    let mut sheet = Sheet::new(format!("{host}: medians of all passes"), &columns);
     for row in of_host {
         let Point { kind, choice, extent, .. } = &row.point;
-        sheet.row(vec![
-            window(choice.window_bytes),
-            choice.streams.to_string(),
-            plain(&choice.level),
+        let mut cells = axes_of(choice).1;
+        cells.extend([
             extent.typed(),
             kind.name().into(),
             row.rate.n.to_string(),
             bits(row.rate.median),
             range(row),
-            row.compression_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
-            millis(row.rtt_unloaded_s),
-            millis(row.rtt_loaded_s),
-            cpu(row.cpu_source),
-            cpu(row.cpu_sink),
         ]);
+        match is_store {
+            true => cells.extend([cpu(row.cpu_source), held_back(row)]),
+            false => cells.extend([
+                row.compression_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}")),
+                millis(row.rtt_unloaded_s),
+                millis(row.rtt_loaded_s),
+                cpu(row.cpu_source),
+                cpu(row.cpu_sink),
+            ]),
+        }
+        sheet.row(cells);
     }
     let disturbed: usize = rows.iter().filter(|r| r.point.host == host).map(|r| r.disturbed).sum();
     if disturbed > 0 {
@@ -298,7 +369,11 @@ fn best_sheet(name: &str, records: &[Record], rows: &[Found]) -> Sheet {
     if rows.iter().any(|row| row.rate.n < REPEATS_MIN) {
         sheet.note(few_passes());
     }
-    sheet.note("'datapump sweep profile' saves the recommended settings, for copy --profile HOST");
+    if rows.iter().any(|row| matches!(row.point.choice, Choice::Path { .. })) {
+        let saves = "'datapump sweep profile' saves the recommended settings, for copy --profile \
+                     HOST";
+        sheet.note(saves);
+    }
     sheet
 }
 
@@ -337,7 +412,8 @@ pub fn comparison(names: [&str; 2], before: &[Record], after: &[Record], form: F
     sheet.write(form)
 }
 
-/// The lines of a profile: options of `copy` with their values.
+/// The lines of a profile: options of `copy` with their values. A store has none: the two ways
+/// have settings of their own.
 pub fn profile(name: &str, best: &Best<'_>) -> String {
     let mut text = format!("# {}, measured by {name}\n", best.host);
     let Some(row) = best.advised() else {
@@ -348,10 +424,10 @@ pub fn profile(name: &str, best: &Best<'_>) -> String {
         text.push('\n');
         return text;
     };
-    let Choice { window_bytes, streams, level } = &row.point.choice;
+    let Choice::Path { window_bytes, streams, level } = &row.point.choice else { return text };
     text.push_str(&format!("# {}, over {} passes\n", bits(row.rate.median), row.rate.n));
     text.push_str(&format!("streams {streams}\nwindow {}\n", window(*window_bytes)));
-    if best.usual().is_none_or(|usual| usual.point.choice.level != *level) {
+    if best.usual().is_none_or(|usual| usual.point.choice.level() != level) {
         text.push_str(&format!("compress {level}\n"));
     }
     text
@@ -364,9 +440,30 @@ pub fn is_profile(text: &str) -> bool {
 }
 
 pub(crate) fn chosen(choice: &Choice) -> String {
-    let Choice { window_bytes, streams, level } = choice;
-    let streams = live::count((*streams).into(), "stream");
-    format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
+    match choice {
+        Choice::Path { window_bytes, streams, level } => {
+            let streams = live::count((*streams).into(), "stream");
+            format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
+        }
+        Choice::Store { request_bytes, depth: requests } => {
+            format!("request {}, depth {}", window(Some(*request_bytes)), depth(*requests))
+        }
+    }
+}
+
+/// What held most cells back; with fewer than all, how many.
+pub(crate) fn held_back(row: &Found) -> String {
+    match row.held_back {
+        None => "-".into(),
+        Some(HeldBack { class, cells, of }) if cells == of => bottleneck(class).into(),
+        Some(HeldBack { class, cells, of }) => {
+            format!("{} ({cells} of {of})", bottleneck(class))
+        }
+    }
+}
+
+fn bottleneck(class: Option<StoreBottleneck>) -> &'static str {
+    class.map_or(StoreVerdict::MIXED, StoreBottleneck::name)
 }
 
 /// The same, with `auto` for the program's own choice.
@@ -405,10 +502,11 @@ fn cpu(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
 }
 
-const COLUMNS: [&str; 13] = [
-    "window", "streams", "level", "length", "choice", "n", "median", "IQR", "ratio", "rest",
-    "load", "CPU here", "there",
-];
+const PATH_AXES: &[&str] = &["window", "streams", "level"];
+const STORE_AXES: &[&str] = &["request", "depth"];
+const COLUMNS: [&str; 5] = ["length", "choice", "n", "median", "IQR"];
+const PATH_COLUMNS: [&str; 5] = ["ratio", "rest", "load", "CPU here", "there"];
+const STORE_COLUMNS: [&str; 2] = ["CPU here", "held back by"];
 /// With fewer repeats an interval says little.
 const REPEATS_MIN: usize = 5;
 /// The assumed rate of a path that is not known: 100 Mbit/s.

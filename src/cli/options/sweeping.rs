@@ -8,6 +8,7 @@ use crate::cli::command_id::CommandId;
 use crate::telemetry::alarm::{self, Receiver};
 use analysis::study::experiment::Order;
 use base::codec::Compress;
+use base::limits;
 use base::settings::DataSet;
 use base::units::Nanos;
 
@@ -25,8 +26,13 @@ impl Preset {
 }
 
 /// The axes of a campaign, each with the option of `copy` that its cells vary.
-pub(crate) const AXES: &[(&dyn AnyOption, &dyn AnyOption)] =
-    &[(&WINDOWS, &moving::WINDOW), (&STREAMS, &moving::STREAMS), (&LEVELS, &moving::COMPRESS)];
+pub(crate) const AXES: &[(&dyn AnyOption, &dyn AnyOption)] = &[
+    (&WINDOWS, &moving::WINDOW),
+    (&STREAMS, &moving::STREAMS),
+    (&LEVELS, &moving::COMPRESS),
+    (&REQUEST_SIZES, &moving::REQUEST_SIZE),
+    (&DEPTHS, &moving::DEPTH_SINK),
+];
 
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] = &[
@@ -35,6 +41,8 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &WINDOWS,
     &STREAMS,
     &LEVELS,
+    &REQUEST_SIZES,
+    &DEPTHS,
     &TIME,
     &SIZES,
     &DURATIONS,
@@ -115,6 +123,32 @@ pub(crate) static LEVELS: CliOption<Vec<Compress>> = CliOption {
     commands: SWEEP,
 };
 
+pub(crate) static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
+    name: "request-sizes",
+    letter: None,
+    value: "LIST",
+    kind: Kind::List(Limits::REQUEST_BYTES, Range::Each, |list| narrowed(&list)),
+    default: "",
+    help: "At a store: sizes of requests to try, parts of an object [default: 5M,8M,16M]",
+    more: "From 5M on: no part but the last has less.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
+pub(crate) static DEPTHS: CliOption<Vec<u16>> = CliOption {
+    name: "depths",
+    letter: None,
+    value: "LIST",
+    kind: Kind::List(Limits::count(1, limits::DEPTH_MAX as u64), Range::Each, |list| {
+        narrowed(&list)
+    }),
+    default: "",
+    help: "At a store: numbers of requests under way at each of 4 streams to try [default: 1,2,4]",
+    more: "What is read from the store is read with that --depth-source.",
+    group: Group::Sweeping,
+    commands: SWEEP,
+};
+
 pub(crate) static TIME: CliOption<Nanos> = CliOption {
     name: "time",
     letter: Some('t'),
@@ -134,7 +168,8 @@ pub(crate) static SIZES: CliOption<Vec<u64>> = CliOption {
     kind: Kind::List(Limits::bytes(1, SIZE_MAX), Range::Doubling, |list| list),
     default: "",
     help: "Copy these sizes instead, to find from which size the rate stops growing",
-    more: "1M..256M doubles from 1M to 256M. Nine passes are recommended.",
+    more: "1M..256M doubles from 1M to 256M. Nine passes are recommended. Objects of a store have \
+           256M unless this says another size.",
     group: Group::Sweeping,
     commands: SWEEP,
 };

@@ -45,11 +45,19 @@ fn shortest(command: CommandId) -> String {
 #[test]
 fn every_command_asks_for_all_of_its_options_and_for_no_other() {
     for command in CommandId::all() {
-        let typed = typed(&shortest(command));
-        assert_eq!(typed.command, command);
-        Args::of(&typed).unwrap_or_else(|why| panic!("{}: {why}", command.typed()));
-        let has: BTreeSet<&str> = of(command).map(|option| option.description().name).collect();
-        assert_eq!(typed.asked(), has, "{}", command.typed());
+        let mut lines = vec![shortest(command)];
+        // Hosts and a store have options of their own.
+        lines.extend((command == CommandId::Sweep).then(|| "sweep s3://b/p".to_string()));
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        for line in lines {
+            let typed = typed(&line);
+            assert_eq!(typed.command, command);
+            Args::of(&typed).unwrap_or_else(|why| panic!("{}: {why}", command.typed()));
+            asked.extend(typed.asked().into_iter().map(String::from));
+        }
+        let of_it = of(command).map(|option| option.description().name.to_string());
+        let has: BTreeSet<String> = of_it.collect();
+        assert_eq!(asked, has, "{}", command.typed());
     }
 }
 
@@ -114,10 +122,12 @@ fn names_and_letters_are_unique_and_texts_are_there() {
 /// A campaign varies values that `copy` takes for the option of the axis.
 #[test]
 fn axes_take_the_values_of_their_options() {
-    let cases: [(&str, &[&str]); 3] = [
+    let cases: [(&str, &[&str]); 5] = [
         ("windows", &["4K", "64K", "1G", "auto", "2G", "1K", "x"]),
         ("streams", &["1", "64", "65", "0", "x"]),
         ("levels", &["zstd:3", "lz4", "off", "auto", "zstd:99", "x"]),
+        ("request-sizes", &["5M", "16M", "4K", "17M", "x"]),
+        ("depths", &["1", "256", "257", "0", "x"]),
     ];
     assert_eq!(sweeping::AXES.len(), cases.len());
     for ((axis, varied), (name, values)) in sweeping::AXES.iter().zip(cases) {

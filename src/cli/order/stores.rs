@@ -5,6 +5,7 @@ use crate::cli::endpoint::EndArg;
 use crate::cli::options::stores;
 use crate::cli::typed::Typed;
 use base::job::Location;
+use base::limits::{PART_BYTES_MIN, STORE_REQUEST_BYTES};
 use base::settings::Settings;
 use base::units::Bytes;
 
@@ -21,19 +22,24 @@ pub(super) fn for_stores(
         return Ok(settings);
     }
     settings.request_bytes = wanted.request_bytes.unwrap_or(STORE_REQUEST_BYTES);
-    if is_store(target) && settings.request_bytes < PART_BYTES_MIN {
-        return Err(format!(
-            "--request-size is {}, and a part of an object in a store has 5M at least: write 5M or \
-             more, or leave it out",
-            Bytes(settings.request_bytes.into()).typed()
-        ));
+    if is_store(target) {
+        can_be_parts("--request-size", settings.request_bytes)?;
     }
     memory_suffices(&settings)?;
     Ok(settings)
 }
 
-const STORE_REQUEST_BYTES: u32 = 8 << 20;
-const PART_BYTES_MIN: u32 = 5 << 20;
+/// A value of this option as the size of an object's parts.
+pub(in crate::cli) fn can_be_parts(option: &str, request_bytes: u32) -> Result<(), String> {
+    match request_bytes < PART_BYTES_MIN {
+        false => Ok(()),
+        true => Err(format!(
+            "{option} is {}, and a part of an object in a store has 5M at least: write 5M or \
+             more, or leave it out",
+            Bytes(request_bytes.into()).typed()
+        )),
+    }
+}
 
 /// How object stores are reached.
 pub(in crate::cli) fn stores_of(typed: &Typed) -> Result<s3::Options, String> {

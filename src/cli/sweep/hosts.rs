@@ -26,6 +26,12 @@ pub(super) fn read(text: &str) -> Result<Vec<Host>, String> {
         if word.contains(char::is_whitespace) {
             return Err(format!("line {number}: '{word}': write one host per line"));
         }
+        if word.starts_with("s3://") {
+            return Err(format!(
+                "line {number}: '{word}' is an object store: it is measured by itself, with \
+                 datapump sweep {word}"
+            ));
+        }
         let host = host(word).map_err(|why| format!("line {number}: {why}"))?;
         if let Some((first, _)) = hosts.iter().find(|(_, other)| other.name == host.name) {
             return Err(format!(
@@ -70,6 +76,7 @@ mod tests {
             ("a\nb c\n", "line 2: 'b c': write one host per line"),
             ("a\n\n-oProxyCommand=x\n", "line 3: '-oProxyCommand=x': a host does not begin"),
             ("a\n@b\n", "line 2: '@b': no user"),
+            ("s3://b/p\n", "line 1: 's3://b/p' is an object store"),
             ("a\nb\na\n", "line 3: 'a': a is already in line 1"),
             ("me@a\nb\nme@a:/tmp\n", "line 3: 'me@a:/tmp': me@a is already in line 1"),
         ];

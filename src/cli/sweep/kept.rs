@@ -162,7 +162,14 @@ fn profiles(args: &ProfileArgs, console: &Console) -> Result<(), Fault> {
     let store = open(args.store.as_deref())?;
     let name = find(&store, args.campaign.as_deref())?.name;
     let rows = study::rows(&cells(&store, &name)?);
-    for best in study::best(&rows) {
+    let best = study::best(&rows);
+    if best.iter().all(|best| best.is_at_store()) && !best.is_empty() {
+        return Err(Fault::usage(format!(
+            "{name} has measured a store, whose two ways have settings of their own: type the best \
+             of 'datapump sweep show', as --request-size and --depth-sink or --depth-source"
+        )));
+    }
+    for best in best {
         let path = profile::path_of(best.host).map_err(Fault::usage)?;
         let folder = path.parent().unwrap_or(&path);
         fs::create_dir_all(folder).map_err(|why| Fault::io("make", folder, &why))?;

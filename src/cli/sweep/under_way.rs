@@ -12,7 +12,7 @@ use serde_json::json;
 use super::hosts::Host;
 use super::kept;
 use super::regular;
-use super::{BeginArgs, Campaign, SweepArgs};
+use super::{BeginArgs, Campaign, Routes, SweepArgs};
 use crate::cli::console::Console;
 use crate::cli::live::Cells;
 use crate::cli::metrics::{self, Shown};
@@ -23,9 +23,9 @@ use crate::host::hold;
 use crate::measure;
 use crate::probe::Probe;
 use crate::results::{Experiment, Store};
-use crate::sweep::course::{Course, Done, LeftOut, Step};
+use crate::sweep::course::{Course, Done, LeftOut, Route, RouteEnd, Step};
 use crate::telemetry::Destination;
-use analysis::campaign::Plan;
+use analysis::campaign::{Plan, Way};
 use analysis::record::sample::Record;
 use analysis::report::campaign as page;
 use analysis::report::json::Event;
@@ -48,7 +48,12 @@ pub(super) fn begin(
     let mut store = Store::open(&record::store_path(args.store.as_deref())?)?;
     let typed: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(campaign.hosts))];
+    let hosts = match &campaign.routes {
+        Routes::Hosts(hosts) => &hosts[..],
+        // Its URL is typed.
+        Routes::Store(_) => &[],
+    };
+    let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(hosts))];
     let mut experiment = Experiment {
         name: format!("sweep-{}", live::stamp(clock::unix())),
         command: kept::COMMAND.into(),
@@ -146,7 +151,7 @@ fn measure_rest(
     let course = Course {
         name: name.to_string(),
         plan: campaign.plan.clone(),
-        hosts: campaign.hosts.iter().map(|h| (h.name.clone(), h.folder.clone())).collect(),
+        routes: routes(campaign),
         settings: campaign.settings.clone(),
         remote: args.remote.clone(),
         data: args.data,
@@ -180,6 +185,24 @@ fn measure_rest(
         store.path().display()
     ));
     Ok(missing(&left_out, name))
+}
+
+fn routes(campaign: &Campaign) -> Vec<Route> {
+    let of_host = |host: &Host| Route {
+        name: host.name.clone(),
+        end: RouteEnd::Host { folder: host.folder.clone() },
+    };
+    match &campaign.routes {
+        Routes::Hosts(hosts) => hosts.iter().map(of_host).collect(),
+        Routes::Store(store) => {
+            let (url, options) = (store.url.clone(), store.options.clone());
+            let of = |way: Way| Route {
+                name: way.route(&url.to_string()),
+                end: RouteEnd::Store { way, url: url.clone(), options: options.clone() },
+            };
+            Way::ALL.map(of).into()
+        }
+    }
 }
 
 /// Estimated time of a cell with the pause before it.
@@ -233,8 +256,16 @@ struct CampaignProgress<'a> {
 
 /// The routes of a campaign, in the order of its hosts.
 fn ends(campaign: &Campaign) -> Vec<[String; 2]> {
-    let names = campaign.names().into_iter();
-    names.map(|host| [metrics::this_host(), metrics::plain_host(&host)]).collect()
+    match &campaign.routes {
+        Routes::Hosts(hosts) => {
+            let names = hosts.iter().map(|host| metrics::plain_host(&host.name));
+            names.map(|there| [metrics::this_host(), there]).collect()
+        }
+        Routes::Store(store) => {
+            let bucket = || format!("s3://{}", store.url.bucket);
+            vec![[metrics::this_host(), bucket()], [bucket(), metrics::this_host()]]
+        }
+    }
 }
 
 impl CampaignProgress<'_> {

@@ -1,7 +1,7 @@
 //! What levels of compression gain, and what they cost.
 
 use crate::campaign::Kind;
-use crate::campaign::study::{Best, Row};
+use crate::campaign::study::{Best, OFF, Row};
 use crate::plot::scale::Unit;
 use crate::plot::{Axis, Chart, Figure, Series, Ticks, Xy};
 use crate::report::campaign as text;
@@ -16,21 +16,22 @@ pub(super) fn figures(best: &Best<'_>, rows: &[&Row]) -> Vec<Figure> {
         .filter(|row| {
             let other = &row.point.choice;
             row.point.kind == Kind::Grid
-                && other.window_bytes == choice.window_bytes
-                && other.streams == choice.streams
+                && other.bytes() == choice.bytes()
+                && other.count() == choice.count()
         })
         .collect();
     levels.sort_by_key(|row| {
-        let level = &row.point.choice.level;
-        (level != "off", level.clone())
+        let level = row.point.choice.level().to_string();
+        (level != OFF, level)
     });
     if levels.len() < 2 {
         return Vec::new();
     }
-    let at = format!("{}, {} streams", window(choice.window_bytes), choice.streams);
+    let count = text::depth(choice.count());
+    let at = format!("{}, {count} streams", window(choice.bytes()));
     let ticks: Vec<(f64, String)> = (0..)
         .zip(&levels)
-        .map(|(place, row)| (f64::from(place), text::plain(&row.point.choice.level)))
+        .map(|(place, row)| (f64::from(place), text::plain(row.point.choice.level())))
         .collect();
     let axis = || Axis { ticks: Ticks::At(ticks.clone()), ..Axis::of("level of compression") };
     let unit = Unit::of_rates(levels.iter().map(|row| row.rate.median).fold(0.0, f64::max));

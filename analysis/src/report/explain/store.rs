@@ -11,7 +11,7 @@ pub fn sentence(verdict: &StoreVerdict) -> String {
         let parts: Vec<String> = shares
             .map(|share| format!("{} {}", share.class.name(), percent(share.share)))
             .collect();
-        return format!("mixed: {}", parts.join(", "));
+        return format!("{}: {}", StoreVerdict::MIXED, parts.join(", "));
     };
     let of_time = |class| {
         let mut shares = verdict.shares.iter();
