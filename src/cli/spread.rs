@@ -306,6 +306,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         earlier: None,
         is_planned: false,
         ssh: args.ssh.clone(),
+        leaves: signals::program_alone,
     };
     coordinate(&folder, &order, launcher.as_mut(), (console, JobWatched { metrics, live }))
 }
@@ -496,6 +497,7 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let live = JobShown::open(args.live, console)?;
     let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
     repaired.iter().for_each(|text| console.warning(text));
+    let order = RunOrder { leaves: signals::program_alone, ..order };
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;

@@ -37,6 +37,8 @@ pub struct RunOrder {
     pub is_planned: bool,
     /// The command of ssh, for a far destination.
     pub ssh: Option<Vec<String>>,
+    /// Whether what stops the watch is for the command alone: its workers go on.
+    pub leaves: fn() -> bool,
 }
 
 /// What an interrupted plan has left.
@@ -151,7 +153,10 @@ impl Coordinator<'_> {
                 Err(_) => {}
             }
             if watch.stopping() {
-                self.stop(Fault::interrupted())?;
+                match (self.order.leaves)() {
+                    true => return Err(self.leave()?),
+                    false => self.stop(Fault::interrupted())?,
+                }
             }
             self.ask_queue();
             let began = clock::now();
@@ -360,6 +365,23 @@ impl Coordinator<'_> {
             self.launcher.cancel()?;
         }
         Ok(())
+    }
+
+    /// The job goes on without this command.
+    fn leave(&self) -> Result<Fault, Fault> {
+        let job = self.folder.path().display();
+        let what = match self.folder.plan()?.planned {
+            Some(_) => "",
+            None => " with what was planned until now",
+        };
+        Ok(Fault::new(
+            Class::Interrupted,
+            format!(
+                "this command was asked to end, and its workers go on{what}: 'datapump spread \
+                 resume {job}' follows them and finishes the job, 'datapump spread cancel {job}' \
+                 stops them"
+            ),
+        ))
     }
 
     /// All is done: workers see that, and end.

@@ -62,7 +62,7 @@ pub fn resumed(
     }
     let is_far = folder.manifest.far.is_some();
     let cutting = cutting(folder.manifest.workers, folder.manifest.split_above, is_far);
-    Ok((RunOrder { program, cutting, earlier, is_planned, ssh }, repaired))
+    Ok((RunOrder { program, cutting, earlier, is_planned, ssh, leaves: || false }, repaired))
 }
 
 fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {

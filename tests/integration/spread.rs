@@ -183,14 +183,24 @@ fn a_large_file_goes_in_ranges() {
     assert!(shards > 10, "{shards} shards");
 }
 
-/// The coordinator is killed: the workers go on, and another coordinator finishes.
+/// The coordinator is asked to end, then killed: the workers go on, and another coordinator
+/// finishes.
 #[test]
 fn a_killed_coordinator_is_replaced() {
     let scene = Scene::new();
     write_many(&scene.path("src"), 80, 50_000);
-    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 2MB --json";
-    let mut running = start(&scene, line);
+    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 400kB --json";
+    let running = start(&scene, line);
     until("workers have shards", || busy(&scene).len() == 2);
+    processes::send(running.pid(), Signal::TERM);
+    let ran = running.end();
+    assert!(ran.code == 130 && ran.stdout_text().contains("its workers go on"), "{ran}");
+    assert!(!fs::read_to_string(scene.path("job/control.json")).unwrap().contains("true"));
+    let mut running = start(&scene, "spread resume @/job --json");
+    until("it coordinates", || {
+        fs::read_to_string(scene.path("job/events/coordinator"))
+            .is_ok_and(|text| text.matches("\"coordinates\"").count() == 2)
+    });
     running.kill();
     running.end();
     let other = scene.run("spread @/src/ @/dst --job @/other");
@@ -200,6 +210,8 @@ fn a_killed_coordinator_is_replaced() {
     let ran = scene.run("spread resume @/job --json");
     assert_eq!(ran.code, 0, "{ran}");
     check_done(&scene, "src", "dst");
+    let all = events(&scene);
+    assert!(all.iter().all(|event| event["what"] != "is stopped"), "{all:?}");
     let again = scene.run("spread resume @/job");
     assert_eq!(again.code, 2, "a job that is over\n{again}");
 }
