@@ -253,6 +253,12 @@ fn files_that_fail_are_named() {
     let ran = scene.run("spread @/src/ @/dst --on local:2 --job @/job");
     assert_eq!(ran.code, 3, "{ran}");
     assert!(ran.stdout_text().contains("file 0' exists: it is kept"), "{ran}");
+    assert!(ran.stderr.contains("1 files not copied; the others are complete"), "{ran}");
+    let all = scene.run("spread @/src/ @/dst --on local:2 --job @/none");
+    assert_eq!(all.code, 3, "{all}");
+    assert_eq!(all.stdout_text().matches("exists: it is kept").count(), 10, "{all}");
+    assert!(all.stdout_text().contains("and 10 more, each of which is named in"), "{all}");
+    assert!(!all.stderr.contains("the others"), "{all}");
     assert_eq!(fs::read(scene.path("dst/f0/file 0")).unwrap(), b"mine");
     fs::remove_file(scene.path("dst/f0/file 0")).unwrap();
     let ran = scene.succeed("spread @/src/ @/dst --on local:2 --job @/again --skip-unchanged");
@@ -276,6 +282,8 @@ fn bad_jobs_are_refused() {
         ("spread @/nothing @/dst2 --job @/new", 1, "cannot find"),
         ("spread other:a @/dst2", 2, "is no folder that all nodes see"),
         ("spread status @/plain", 2, "is no job folder"),
+        ("spread status @/nowhere", 2, "there is no job folder"),
+        ("spread resume @/job", 2, "any more: it is finished"),
         ("spread work @/job --worker a.b", 2, "letters, digits and dashes"),
         ("spread @/src/ @/dst2 --on pbs", 2, "write local, local:N"),
         ("spread", 2, "spread needs a source and a destination"),
@@ -349,6 +357,12 @@ fn a_dry_run_shows_the_plan() {
     assert!(ran.stdout_text().contains("plan: 200 files"), "{ran}");
     assert!(ran.stdout_text().contains("predicted time by nodes: 1: "), "{ran}");
     assert!(ran.stdout_text().contains("most of it: the start of the workers"), "{ran}");
+    fs::create_dir(scene.path("big")).unwrap();
+    write_file(&scene.path("big/one"), 1, 20_000_000);
+    let ran = scene.succeed("spread -n @/big/ @/dst --on local:2 --rate 2MB");
+    assert!(ran.stdout_text().contains("in 1 shard\n"), "a file of 20 s stays whole\n{ran}");
+    let ran = scene.succeed("spread -n @/big/ @/dst --on local:2 --rate 1MB");
+    assert!(ran.stdout_text().contains("in 11 shards\n"), "ten ranges of 2 MiB\n{ran}");
     let ran = scene.succeed("spread -n @/src/ @/dst --on local:4 --rate 1kB");
     let limited = "1: 21.50 s, 2: 21.50 s, 4: 21.50 s, 8: 21.50 s\n  most of it: the limit of the";
     assert!(ran.stdout_text().contains(limited), "20 kB at 1 kB/s\n{ran}");
