@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::process;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
@@ -24,8 +25,9 @@ pub(super) fn install(watch: &Arc<Watch>) -> io::Result<()> {
     let watch = Arc::downgrade(watch);
     thread::spawn(move || {
         let mut arrivals = signals.forever();
-        if arrivals.next().is_some() {
-            stop(&watch);
+        if let Some(signal) = arrivals.next() {
+            FIRST.store(signal, Relaxed);
+            stop(&watch, signal);
         }
         if arrivals.next().is_some() {
             process::exit(i32::from(Class::Interrupted.exit_code()));
@@ -52,11 +54,22 @@ pub(super) fn stopped_watch(console: &Arc<Console>) -> Arc<Watch> {
     watch
 }
 
+/// Whether this program alone was asked to end, by `kill` or with its terminal, and not by Ctrl-C.
+pub(super) fn program_alone() -> bool {
+    matches!(FIRST.load(Relaxed), SIGTERM | SIGHUP)
+}
+
+/// The first signal that arrived.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
 /// Does nothing when the transfer is over and only its summary is still to come.
-fn stop(watch: &Weak<Watch>) {
+fn stop(watch: &Weak<Watch>, signal: i32) {
     if let Some(watch) = watch.upgrade() {
         watch.stop();
-        watch.warn("stopping; press Ctrl-C again to quit");
+        watch.warn(match signal {
+            SIGINT => "stopping; press Ctrl-C again to quit",
+            _ => "this command is stopping; another signal ends it at once",
+        });
     }
 }
 

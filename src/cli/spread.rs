@@ -1,11 +1,14 @@
 //! `datapump spread`: a dataset over many nodes.
 
+mod plan;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
+use self::plan::{dry_run, figures, print_script};
 use super::console::Console;
 use super::endpoint::{EndArg, Role, host_as_typed};
 use super::live::{JobShown, JobWatched};
@@ -23,19 +26,17 @@ use crate::spread::destination::far::News;
 use crate::spread::ending::{Totals, forget};
 use crate::spread::folder::JobFolder;
 use crate::spread::history::HistoryReader;
+use crate::spread::launcher::Launcher;
 use crate::spread::launcher::slurm::{Request, Slurm};
-use crate::spread::launcher::{Launcher, WorkerCommand};
-use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
 use crate::spread::records::{Control, Copying, FarHosts};
 use crate::spread::view::View;
-use crate::spread::{On, SpreadOrder, begin, cutting, resumed, sources, work};
+use crate::spread::{On, SpreadOrder, begin, resumed, work};
 use crate::telemetry::Destination;
 use analysis::report::json::{self, Event};
 use analysis::report::openmetrics::Figures;
 use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::{Overview, Queued};
-use analysis::shards::plan::Cost;
 use analysis::shards::start::Start;
 use base::fault::{Class, Fault};
 use base::job::Location;
@@ -278,7 +279,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     // A place that cannot be used ends it before anything is made.
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &args.on.text, console)?;
     let live = JobShown::open(args.live, console)?;
-    let share = args.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64);
+    let share = args.share(workers);
     let watch = signals::stopped_watch(console);
     let (folder, news) = begin(&SpreadOrder {
         sources: args.sources.clone(),
@@ -290,7 +291,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         times: args.times,
         on: args.on.text.clone(),
         workers,
-        split_above: args.split_above,
+        split_above: args.split_above(share),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })?;
     if args.far.is_some() && args.split_above_typed {
@@ -303,58 +304,14 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     }
     let order = RunOrder {
         program: program()?,
-        cutting: cutting(workers, args.split_above, args.far.is_some()),
+        cutting: args.cutting(workers),
         earlier: None,
         is_planned: false,
         ssh: args.ssh.clone(),
+        leaves: signals::program_alone,
     };
     let watched = JobWatched { metrics, live };
     coordinate((&folder, &watch), &order, launcher.as_mut(), (console, watched))
-}
-
-/// What `sbatch` would get, and nothing is made.
-fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> {
-    let job = args.job.clone().unwrap_or_else(|| "spread-1".into());
-    let job_folder = std::path::absolute(&job).map_err(|why| Fault::io("find", &job, &why))?;
-    let worker = WorkerCommand { name: String::new(), program: program()?, job_folder };
-    Slurm::new(args.slurm.clone()).script(&worker, workers).map(|text| concluded(text, None))
-}
-
-/// The plan, and nothing is made.
-fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
-    let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
-    let cutting = cutting(workers, args.split_above, args.far.is_some());
-    let sources = sources(&args.sources)?;
-    let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
-    let (notices, _told) = mpsc::channel();
-    let watch = Arc::new(Watch::new(notices));
-    let _ = signals::install(&watch);
-    let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
-    let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
-    let mut summary = page::plan(&figures(&planned, how));
-    for failed in &planned.unplanned {
-        summary.push_str(&format!("  {}\n", failed.why));
-    }
-    let failed = !planned.unplanned.is_empty();
-    let trouble = failed.then(|| (Class::SomeFailed, "some names cannot be copied".to_string()));
-    Ok(concluded(summary, trouble))
-}
-
-/// `how`: so many workers, how they are started, and what all of them may move in a second.
-fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> page::PlanFigures {
-    let (workers, start, limit_bytes_per_s) = how;
-    page::PlanFigures {
-        files: planned.files,
-        bytes: planned.bytes,
-        folders: planned.folders,
-        shards: planned.shards,
-        workers,
-        cost: Cost::UNKNOWN,
-        total: planned.total,
-        longest: planned.longest,
-        start,
-        limit_bytes_per_s,
-    }
 }
 
 /// Where the program is: the same path on all nodes.
@@ -483,7 +440,8 @@ fn finished(folder: &JobFolder, totals: &Totals, overview: &Overview) -> Conclus
         summary.push_str(&format!("  slow: {host}, {factor:.1} times as long as the others\n"));
     }
     let trouble = totals.worst.map(|class| {
-        let text = format!("{} files not copied; the others are complete", totals.failed);
+        let others = if totals.files > 0 { "; the others are complete" } else { "" };
+        let text = format!("{} files not copied{others}", totals.failed);
         (class, text)
     });
     concluded(summary, trouble)
@@ -503,6 +461,7 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let watch = signals::stopped_watch(console);
     let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
     repaired.iter().for_each(|text| console.warning(text));
+    let order = RunOrder { leaves: signals::program_alone, ..order };
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;
     // What was asked of Slurm is in the notes that the launcher is given.
     let mut launcher = on.launcher(args.ssh.clone(), &Request::default())?;
@@ -567,7 +526,8 @@ pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
                 format!("{job}: given up; what was committed stays at the destination\n")
             }
             false => format!(
-                "{job}: its workers stop within {:.0} s; 'spread resume {job}' continues\n",
+                "{job}: its workers stop within {:.0} s; 'spread resume {job}' continues, and \
+                 begins files anew that are not complete\n",
                 folder.manifest.times.beat().seconds() + 5.0
             ),
         };

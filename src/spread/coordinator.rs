@@ -16,12 +16,13 @@ use super::launcher::{End, Launcher, Seen, WorkerCommand, WorkerState};
 use super::planning::{PlanOrder, Planned, Written, walk};
 use super::records::{Beat, Control, PlanState};
 use super::view::{Look, View};
+use analysis::shards::attention::SILENT;
 use analysis::shards::lease::Observer;
 use analysis::shards::overview::{JobState, Overview};
 use analysis::shards::plan::Cutting;
 use analysis::shards::restarts::{Decision, Ended, Restarts};
 use base::fault::{Class, Fault};
-use base::units::{Nanos, Tick};
+use base::units::{Bytes, Nanos, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
 
@@ -37,6 +38,8 @@ pub struct RunOrder {
     pub is_planned: bool,
     /// The command of ssh, for a far destination.
     pub ssh: Option<Vec<String>>,
+    /// Whether what stops the watch is for the command alone: its workers go on.
+    pub leaves: fn() -> bool,
 }
 
 /// What an interrupted plan has left.
@@ -78,7 +81,9 @@ pub fn run(
         next_worker: 0,
         followed: BTreeSet::new(),
         queue: QueueLook::default(),
+        silent: Silent::default(),
         stops: None,
+        unfinished_bytes: 0,
     };
     coordinator.events.note("coordinates", None, &super::folder::hostname());
     folder.set_control(Control { is_cancelled: false })?;
@@ -119,8 +124,10 @@ struct Coordinator<'a> {
     /// Workers of an earlier coordinator that the launcher follows: their names are taken.
     followed: BTreeSet<String>,
     queue: QueueLook,
+    silent: Silent,
     /// Since when all workers are asked to stop, and why.
     stops: Option<(Tick, Fault)>,
+    unfinished_bytes: u64,
 }
 
 /// What the queue has said at the last look.
@@ -129,6 +136,16 @@ struct QueueLook {
     at: Option<Tick>,
     /// Workers that run for the queue, and that have not shown themselves.
     unshown: BTreeSet<String>,
+    told: BTreeSet<String>,
+}
+
+/// What is known of workers that show themselves no more.
+#[derive(Debug, Default)]
+struct Silent {
+    /// The beats that each was seen with first.
+    first: BTreeMap<String, u64>,
+    /// Processes that have ended for the launcher.
+    ended: BTreeSet<String>,
     told: BTreeSet<String>,
 }
 
@@ -147,22 +164,32 @@ impl Coordinator<'_> {
                     self.events.note("has planned", None, &text);
                     tell(Told::Planned(&planned));
                 }
+                // The watch has ended it: what follows from that comes next.
+                Ok(Err(_)) if watch.stopping() => {}
                 Ok(Err(fault)) => self.stop(fault)?,
                 Err(_) => {}
             }
             if watch.stopping() {
-                self.stop(Fault::interrupted())?;
+                match (self.order.leaves)() {
+                    true => return Err(self.leave()?),
+                    false => {
+                        self.tell_unfinished(tell);
+                        self.stop(Fault::interrupted())?;
+                    }
+                }
             }
             self.ask_queue();
             let began = clock::now();
             let look = self.view.look(self.folder)?;
             self.warn_of_unshown(&look, tell);
+            self.warn_of_silent(&look, tell);
             let took = Duration::from(clock::now().since(began));
             match look.overview.state {
                 JobState::Cancelled => self.stop(Fault::interrupted())?,
                 JobState::Done => return self.wait_for_ends(&look),
                 JobState::Planning | JobState::Running => {}
             }
+            self.unfinished_bytes = look.overview.unfinished_bytes;
             let running = self.tend(&look, tell)?;
             tell(Told::Progress(&look.overview));
             if let Some((since, fault)) = &self.stops {
@@ -281,6 +308,24 @@ impl Coordinator<'_> {
         self.queue.unshown = unshown;
     }
 
+    /// Names a worker once that has shown itself here, shows itself no more, and has not ended for
+    /// the launcher, which may learn of a dead node late.
+    fn warn_of_silent(&mut self, look: &Look, tell: &mut dyn FnMut(Told<'_>)) {
+        for (name, beat) in &look.beats {
+            self.silent.first.entry(name.clone()).or_insert(beat.beat);
+        }
+        for worker in look.overview.workers.iter().filter(|worker| worker.state == SILENT) {
+            let beat = look.beats.get(&worker.name).map(|beat| beat.beat);
+            let was_here = beat > self.silent.first.get(&worker.name).copied();
+            let has_ended = self.silent.ended.contains(&worker.started_as);
+            if was_here && !has_ended && self.silent.told.insert(worker.name.clone()) {
+                let text = look.overview.silent_text(worker);
+                self.events.note("misses", None, &text);
+                tell(Told::Warning(text));
+            }
+        }
+    }
+
     fn is_done(&mut self) -> Result<bool, Fault> {
         Ok(self.view.look(self.folder)?.overview.state == JobState::Done)
     }
@@ -306,6 +351,7 @@ impl Coordinator<'_> {
                     continue;
                 }
             };
+            self.silent.ended.insert(self.launcher.process_name(&name));
             if self.stops.is_some() || self.left.contains_key(&name) {
                 self.left.insert(name, end);
                 continue;
@@ -360,6 +406,31 @@ impl Coordinator<'_> {
             self.launcher.cancel()?;
         }
         Ok(())
+    }
+
+    fn tell_unfinished(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        if self.stops.is_none() && self.unfinished_bytes > 0 {
+            let bytes = Bytes(self.unfinished_bytes);
+            let text = format!("stopping: {bytes} of files that are not complete begin anew");
+            tell(Told::Warning(text));
+        }
+    }
+
+    /// The job goes on without this command.
+    fn leave(&self) -> Result<Fault, Fault> {
+        let job = self.folder.path().display();
+        let what = match self.folder.plan()?.planned {
+            Some(_) => "",
+            None => " with what was planned until now",
+        };
+        Ok(Fault::new(
+            Class::Interrupted,
+            format!(
+                "this command was asked to end, and its workers go on{what}: 'datapump spread \
+                 resume {job}' follows them and finishes the job, 'datapump spread cancel {job}' \
+                 stops them"
+            ),
+        ))
     }
 
     /// All is done: workers see that, and end.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::ranges::{Progress, assemble, copy_range};
+use super::ranges::{Pace, Progress, assemble, copy_range};
 use super::records::{Copying, Shard, below};
 use super::storage::STAGED;
 use analysis::shards::given;
@@ -79,6 +79,8 @@ pub(super) struct ShardOrder {
     /// The source is a file, and not a folder with names.
     pub is_single: bool,
     pub times: LeaseTimes,
+    /// Of all copies of the worker.
+    pub pace: Arc<Pace>,
     /// Far hosts that see the staging folder, in the order in which they are tried, and how.
     pub far: Option<(Vec<String>, Remote)>,
 }
@@ -117,6 +119,7 @@ impl ShardCopy {
     fn all_files(&self, order: &ShardOrder, tell: &Sender<Told>) -> Result<Waits, Fault> {
         let (mut waits, mut last) = (Waits::default(), None);
         loop {
+            order.pace.wait(&self.progress.stop);
             let began = clock::now();
             let next: BTreeMap<Vec<u8>, u64> = {
                 let mut unbegun = locked(&self.unbegun);
@@ -131,7 +134,10 @@ impl ShardCopy {
                 return Ok(waits);
             }
             let count = next.len() as u64;
-            let some = copy_some(order, next, (&self.watch, &self.progress), tell)?;
+            let before = self.progress.bytes.load(Relaxed);
+            let ended = copy_some(order, next, (&self.watch, &self.progress), tell);
+            order.pace.spend(self.progress.bytes.load(Relaxed) - before, began);
+            let some = ended?;
             waits.source_s += some.source_s;
             waits.cpu_s += some.cpu_s;
             waits.destination_s += some.destination_s;
@@ -242,9 +248,8 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     let name = order.items.keys().next().cloned().unwrap_or_default();
     let source = below(&order.source, &name);
     let done = match (&order.shard.range, &order.shard.whole, &order.parts) {
-        (Some(range), _, _) => {
-            copy_range(range, &source, &staged, progress).map(|done| (range.len, done))
-        }
+        (Some(range), _, _) => copy_range(range, &source, &staged, (progress, &order.pace))
+            .map(|done| (range.len, done)),
         (None, Some(whole), Some(Ok((parts, digests)))) => {
             assemble(whole, parts, digests, &staged, progress).map(|done| (whole.size, done))
         }

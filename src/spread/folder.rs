@@ -121,7 +121,12 @@ impl JobFolder {
     /// Opens a job folder, and refuses one that is no job's, or in which others may write: whoever
     /// can write here says what is copied, and where to.
     pub fn open(root: &Path) -> Result<JobFolder, Fault> {
-        let root = root.canonicalize().map_err(|why| Fault::io("open", root, &why))?;
+        let root = root.canonicalize().map_err(|why| match why.kind() {
+            io::ErrorKind::NotFound => {
+                Fault::usage(format!("there is no job folder '{}'", root.display()))
+            }
+            _ => Fault::io("open", root, &why),
+        })?;
         refuse_others(&root)?;
         let manifest = root.join("manifest.json");
         if let Err(why) = fs::symlink_metadata(&manifest)

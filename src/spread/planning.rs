@@ -31,9 +31,11 @@ pub struct Planned {
     pub folders: u64,
     pub unplanned: Vec<Failed>,
     pub warnings: Vec<String>,
-    /// Predicted, on one node, and of the longest shard.
+    /// Predicted, on one node, with its share of the rate.
     pub total: Nanos,
+    /// Of the longest shard, on a node without a limit of the rate.
     pub longest: Nanos,
+    pub longest_bytes: u64,
 }
 
 /// Where the plan goes.
@@ -289,7 +291,9 @@ impl Planner<'_> {
         self.next += 1;
         self.planned.shards += 1;
         self.planned.total += predicted;
-        self.planned.longest = self.planned.longest.max(predicted);
+        let longest = Cost::UNKNOWN.of(shard.files, shard.bytes);
+        self.planned.longest = self.planned.longest.max(longest);
+        self.planned.longest_bytes = self.planned.longest_bytes.max(shard.bytes);
         (self.tell)(&self.planned);
         Ok(())
     }

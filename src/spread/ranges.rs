@@ -7,6 +7,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
@@ -16,6 +19,7 @@ use rustix::fs::{Timespec, Timestamps};
 use super::records::{Range, Whole};
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
+use base::units::{Nanos, Tick};
 use mover::io::clock;
 
 /// How far a copy of ranges is, and whether it is to stop.
@@ -25,12 +29,49 @@ pub(super) struct Progress {
     pub(super) stop: AtomicBool,
 }
 
+/// What a worker may move in a second, over all its copies: each of them keeps to it for itself,
+/// but for its first request.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    bytes_per_second: Option<f64>,
+    allowed_at: Mutex<Tick>,
+}
+
+impl Pace {
+    pub(super) fn new(bytes_per_second: Option<f64>) -> Pace {
+        Pace { bytes_per_second, allowed_at: Mutex::default() }
+    }
+
+    /// So many bytes were moved since then. Time that was not used before is lost.
+    pub(super) fn spend(&self, bytes: u64, since: Tick) {
+        let Some(rate) = self.bytes_per_second else { return };
+        let takes = Nanos((bytes as f64 / rate.max(1.0) * 1e9) as u64);
+        let mut allowed_at = self.allowed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *allowed_at = (*allowed_at).max(since).after(takes);
+    }
+
+    /// Waits until more may be moved, or it is asked to stop.
+    pub(super) fn wait(&self, stop: &AtomicBool) {
+        loop {
+            let allowed_at = *self.allowed_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = clock::now();
+            if now >= allowed_at || stop.load(Relaxed) {
+                return;
+            }
+            thread::sleep(Duration::from(allowed_at.since(now)).min(LOOK_EVERY));
+        }
+    }
+}
+
+/// How often a stop is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Copies a range into a file of its own, and returns the digest of its part of the file's tree.
 pub(super) fn copy_range(
     range: &Range,
     source: &Path,
     staged: &Path,
-    progress: &Progress,
+    (progress, pace): (&Progress, &Pace),
 ) -> Result<(String, Waits), Fault> {
     let read = |why: io::Error| Fault::io("read", source, &why);
     let write = |why: io::Error| Fault::write("write", staged, &why);
@@ -43,6 +84,7 @@ pub(super) fn copy_range(
     let mut waits = Waits::default();
     let mut done = 0;
     while done < range.len {
+        pace.wait(&progress.stop);
         if progress.stop.load(Relaxed) {
             return Err(Fault::interrupted());
         }
@@ -62,6 +104,7 @@ pub(super) fn copy_range(
         waits.cpu_s += hashed.since(filled).seconds();
         waits.destination_s += clock::now().since(hashed).seconds();
         done += wanted as u64;
+        pace.spend(wanted as u64, began);
         progress.bytes.fetch_add(wanted as u64, Relaxed);
     }
     let began = clock::now();
@@ -194,7 +237,8 @@ mod tests {
                 let part = scratch.path().join(format!("part-{number}"));
                 let (offset, len, size) = (cut.offset, cut.len, bytes as u64);
                 let range = Range { offset, len, size, mtime_s, mtime_ns };
-                let (digest, _) = copy_range(&range, &source, &part, &progress).unwrap();
+                let (digest, _) =
+                    copy_range(&range, &source, &part, (&progress, &Pace::default())).unwrap();
                 parts.push(part);
                 digests.push(digest);
             }
@@ -209,6 +253,19 @@ mod tests {
         }
     }
 
+    /// Three copies of 600 bytes at 1000 a second, the second 2 s after the first has ended.
+    #[test]
+    fn a_pace_is_of_all_copies() {
+        let pace = Pace::new(Some(1000.0));
+        let allowed_ms = || pace.allowed_at.lock().unwrap().0 / 1_000_000;
+        for (at_ms, expect_ms) in [(1000, 1600), (1100, 2200), (4200, 4800)] {
+            pace.spend(600, Tick(at_ms * 1_000_000));
+            assert_eq!(allowed_ms(), expect_ms);
+        }
+        Pace::new(None).spend(1 << 40, Tick(0));
+        Pace::new(Some(1.0)).wait(&AtomicBool::new(true));
+    }
+
     #[test]
     fn a_changed_file_is_named() {
         let scratch = tempfile::tempdir().unwrap();
@@ -216,7 +273,8 @@ mod tests {
         std::fs::write(&source, "abc").unwrap();
         let range = Range { offset: 0, len: 3, size: 4, mtime_s: 0, mtime_ns: 0 };
         let progress = Progress::default();
-        let ran = copy_range(&range, &source, &scratch.path().join("part"), &progress);
+        let part = scratch.path().join("part");
+        let ran = copy_range(&range, &source, &part, (&progress, &Pace::default()));
         assert_eq!(ran.unwrap_err().class, Class::SourceChanged);
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
 use super::destination::{Destination, Reply, Step};
-use super::ending::head;
+use super::ending::{head, receipt_path};
 use super::folder::{JobFolder, Part, replace};
 use super::giving::{close, keep_turn, open_part, restore, turn_of};
 use super::ledgers::LOST;
@@ -39,9 +39,13 @@ pub fn resumed(
     }
     let Reply::Names(Some(attempts)) = at.ask(&Step::ListStaging)? else {
         return Err(Fault::usage(format!(
-            "the job '{}' has nothing at '{}' any more: it is finished, or was given up",
+            "the job '{}' has nothing at '{}' any more: it {}",
             folder.path().display(),
-            folder.destination_shown()
+            folder.destination_shown(),
+            match receipt_path(folder.path()).exists() {
+                true => "is finished",
+                false => "was given up (spread cancel --forget)",
+            }
         )));
     };
     replace(folder.path(), "token", folder.manifest.token.as_bytes())?;
@@ -61,8 +65,9 @@ pub fn resumed(
         folder.set_plan(&PlanState { planned: None, ..plan })?;
     }
     let is_far = folder.manifest.far.is_some();
-    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above, is_far);
-    Ok((RunOrder { program, cutting, earlier, is_planned, ssh }, repaired))
+    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above, is_far)
+        .limited(folder.manifest.copying.bytes_per_second);
+    Ok((RunOrder { program, cutting, earlier, is_planned, ssh, leaves: || false }, repaired))
 }
 
 fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {

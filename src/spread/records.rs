@@ -251,6 +251,9 @@ pub struct Beat {
     pub bytes: u64,
     pub shard_files: u64,
     pub shard_bytes: u64,
+    /// Copied of the shard, and not committed.
+    #[serde(default)]
+    pub unfinished_bytes: u64,
     pub failed: u64,
     /// Since the worker began.
     pub seconds: f64,

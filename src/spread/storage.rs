@@ -63,7 +63,7 @@ pub(super) struct ShardWork {
     pub(super) failed: BTreeMap<u64, Failed>,
     kept: u64,
     moved_files: u64,
-    moved_bytes: u64,
+    pub(super) moved_bytes: u64,
     ledger: Option<File>,
     /// Folders whose new names are not on stable storage yet.
     unsynced: BTreeSet<Spot>,

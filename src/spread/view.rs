@@ -1,7 +1,7 @@
 //! How a job stands, read from its folder: the same for the coordinator and for anybody else.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
@@ -10,14 +10,16 @@ use std::time::Duration;
 use super::ending::{head, receipt_path};
 use super::folder::{JobFolder, Part, read_json};
 use super::records::{Beat, PlanState, Shard, WorkerDoes};
-use analysis::shards::attention::SILENT;
+use analysis::shards::attention::{LOST, SILENT};
 use analysis::shards::given;
 use analysis::shards::lease::Observer;
 use analysis::shards::overview::{
-    JobState, Overview, Queued, RouteView, ShardTime, WorkerView, left_s, not_faster, slow,
+    JobState, Overview, Queued, RouteView, ShardTime, WorkerView, left_s, not_faster,
+    slow_but_for_the_limit,
 };
 use analysis::shards::{Held, names};
 use base::fault::Fault;
+use base::units::{Nanos, Tick};
 use mover::io::clock;
 
 /// Reads a job repeatedly, what is done only once.
@@ -35,6 +37,8 @@ pub struct View {
     pub queue: Vec<Queued>,
     /// The queue was asked since the last look.
     pub(super) is_queue_new: bool,
+    /// The bytes of the last looks, for the rate.
+    recent: VecDeque<(Tick, u64)>,
 }
 
 #[derive(Debug)]
@@ -150,8 +154,25 @@ impl View {
         let shards = Shards { held: claims.len() as u32, done: count, planned };
         let mut overview =
             self.overview(folder, &plan, (&shards, &under_way), (&beats, &silent))?;
+        if let Some(rate) = self.recent_rate(overview.bytes, times.lease()) {
+            overview.rate_bytes_per_s = rate;
+        }
         overview.notes = overview.attention();
         Ok(Look { overview, beats })
+    }
+
+    /// The rate since about two leases ago, to who has looked for long enough: beats come five
+    /// times in a lease.
+    fn recent_rate(&mut self, bytes: u64, lease: Nanos) -> Option<f64> {
+        let now = clock::now();
+        self.recent.push_back((now, bytes));
+        while self.recent.get(1).is_some_and(|(at, _)| now.since(*at).0 > 2 * lease.0) {
+            self.recent.pop_front();
+        }
+        let (at, before) = *self.recent.front()?;
+        let since = now.since(at);
+        let rate = bytes.saturating_sub(before) as f64 / since.seconds();
+        (since > lease).then_some(rate)
     }
 
     /// The same for who looks once. A worker whose beat seems old may have another clock, or be
@@ -222,7 +243,19 @@ impl View {
         let (files, bytes) = (sum(|done| done.files), sum(|done| done.bytes));
         let bytes = bytes + under_way.bytes;
         let share = folder.manifest.copying.bytes_per_second;
+        // A worker that waits leaves its share of the rate unused.
+        let at_work = running.iter().filter(|name| beats[**name].state != WorkerDoes::Watching);
+        let usable = share.map(|share| share * at_work.count().max(1) as f64);
         let limit = share.map(|share| share * folder.manifest.workers as f64);
+        let is_finished = receipt_path(folder.path()).exists();
+        let shown = |(name, beat): (&String, &Beat)| {
+            let worker = worker(name, beat, silent.contains(name), share);
+            match is_finished && beat.code.is_none() {
+                true => WorkerView { state: LOST.to_string(), shard: None, ..worker },
+                false => worker,
+            }
+        };
+        let workers: Vec<WorkerView> = beats.iter().map(shown).collect();
         Ok(Overview {
             job: folder.path().display().to_string(),
             state: match plan.planned {
@@ -240,6 +273,7 @@ impl View {
             bytes,
             files_planned: plan.files,
             bytes_planned: plan.bytes,
+            unfinished_bytes: running.iter().map(|name| beats[*name].unfinished_bytes).sum(),
             failed: sum(|done| done.failed) + plan.unplanned.len() as u64,
             kept: sum(|done| done.kept),
             elapsed_s: elapsed_s(folder),
@@ -247,17 +281,14 @@ impl View {
             left_s: plan
                 .planned
                 .and_then(|_| left_s(&times, left, running.len()))
-                .map(|left_s| not_faster(left_s, plan.bytes.saturating_sub(bytes), limit)),
+                .map(|left_s| not_faster(left_s, plan.bytes.saturating_sub(bytes), usable)),
             limit_bytes_per_s: limit,
-            workers: beats
-                .iter()
-                .map(|(name, beat)| worker(name, beat, silent.contains(name), share))
-                .collect(),
-            slow: slow(&times),
+            slow: slow_but_for_the_limit(&times, &workers),
+            workers,
             routes: self.routes(),
             queue: self.queue.clone(),
             lease_s: folder.manifest.times.lease().seconds(),
-            is_finished: receipt_path(folder.path()).exists(),
+            is_finished,
             notes: Vec::new(),
         })
     }
@@ -294,8 +325,13 @@ fn modified_s(found: &fs::Metadata) -> f64 {
     found.mtime() as f64 + found.mtime_nsec() as f64 / 1e9
 }
 
+/// With what is not complete.
+fn moved(beat: &Beat) -> u64 {
+    beat.bytes + beat.unfinished_bytes
+}
+
 fn rate(beat: &Beat) -> f64 {
-    if beat.seconds > 0.0 { beat.bytes as f64 / beat.seconds } else { 0.0 }
+    if beat.seconds > 0.0 { moved(beat) as f64 / beat.seconds } else { 0.0 }
 }
 
 /// Since the job began, to its receipt if it has one.
@@ -324,10 +360,11 @@ fn worker(name: &str, beat: &Beat, is_silent: bool, limit: Option<f64>) -> Worke
         .to_string(),
         shard: beat.shard,
         files: beat.files,
-        bytes: beat.bytes,
+        bytes: moved(beat),
+        shard_bytes: beat.shard_bytes,
         failed: beat.failed,
         rate_bytes_per_s: rate(beat),
-        held_back_by: beat.waits.held_back(beat.bytes, limit),
+        held_back_by: beat.waits.held_back(moved(beat), limit),
         waits: beat.waits,
         code: beat.code,
     }

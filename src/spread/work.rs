@@ -1,5 +1,6 @@
 //! A worker: it carries out the calls of `analysis::shards::worker` until no shard is left.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use super::destination::far::{Far, News};
 use super::destination::{Destination, Name, Spot};
 use super::events::Events;
 use super::folder::{JobFolder, random_hex};
+use super::ranges::Pace;
 use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
 use super::storage::{ShardWork, Staged, Storage};
 use analysis::shards::given::Demand;
@@ -37,6 +39,9 @@ struct Process {
     waits: Waits,
     does: WorkerDoes,
     last_trouble: String,
+    pace: Arc<Pace>,
+    /// The last claim that its log says it has.
+    claimed: Option<Claim>,
     began: Tick,
 }
 
@@ -52,6 +57,7 @@ pub fn work(
     let me = format!("{name}-{}", random_hex(4)?);
     let times = folder.manifest.times;
     let rank = Rank::new(name, folder.manifest.workers);
+    let share = folder.manifest.copying.bytes_per_second;
     let (tell, told) = mpsc::channel();
     let mut process = Process {
         events: Events::open(&folder, &me),
@@ -66,6 +72,8 @@ pub fn work(
         waits: Waits::default(),
         does: WorkerDoes::Claiming,
         last_trouble: String::new(),
+        pace: Arc::new(Pace::new(share)),
+        claimed: None,
         began: clock::now(),
     };
     process.events.note("begins", None, &process.storage.host.clone());
@@ -174,8 +182,13 @@ impl Process {
                 Event::CopyEnded(None)
             }
             Err(fault) => {
-                self.events.note("copy ends", claim, &fault.text);
-                self.last_trouble = fault.text;
+                // The advice to run a copy again is not for a worker.
+                let text = match fault.class {
+                    Class::Interrupted => "it was asked to stop".to_string(),
+                    _ => fault.text,
+                };
+                self.events.note("copy ends", claim, &text);
+                self.last_trouble = text;
                 Event::CopyEnded(Some(fault.class))
             }
         }
@@ -345,8 +358,19 @@ impl Process {
         let root = self.storage.folder.manifest.sources.get(shard.source);
         let is_single = root.is_some_and(|root| root.only.is_some());
         let times = self.storage.folder.manifest.times;
-        let order =
-            ShardOrder { source, staging, copying, items, shard, parts, is_single, times, far };
+        let pace = self.pace.clone();
+        let order = ShardOrder {
+            source,
+            staging,
+            copying,
+            items,
+            shard,
+            parts,
+            is_single,
+            times,
+            pace,
+            far,
+        };
         self.copy = Some(ShardCopy::start(order, &self.tell));
         Answer::Done
     }
@@ -368,7 +392,11 @@ impl Process {
             (Call::Tombstone(claim), Answer::Folder) => {
                 ("fences", *claim, "its staging folder is removed".to_string())
             }
-            (Call::IsMine(claim), Answer::No) => {
+            (Call::IsMine(claim), Answer::Yes) if self.claimed != Some(*claim) => {
+                ("claims", *claim, "the answer to its rename was lost".to_string())
+            }
+            // Who has never had it was only slower than another.
+            (Call::IsMine(claim), Answer::No) if self.claimed == Some(*claim) => {
                 ("has lost", *claim, "the claim has another name by now".to_string())
             }
             (Call::Give(Given { claim, part }, items), Answer::Done) => {
@@ -388,6 +416,9 @@ impl Process {
             }
             _ => return,
         };
+        if what == "claims" {
+            self.claimed = Some(claim);
+        }
         self.events.note(what, Some(claim), &why);
     }
 
@@ -396,7 +427,8 @@ impl Process {
             self.storage.work.as_ref().map_or((0, 0, 0), |work| work.counts());
         let claim = self.claim();
         let copied = self.copied.filter(|(of, _)| Some(*of) == claim).map_or(0, |(_, bytes)| bytes);
-        Beat {
+        let moved = self.storage.work.as_ref().map_or(0, |work| work.moved_bytes);
+        let beat = Beat {
             beat: number,
             name: self.name.clone(),
             host: self.storage.host.clone(),
@@ -408,17 +440,25 @@ impl Process {
             bytes: self.before.1 + bytes,
             shard_files: files,
             shard_bytes: self.copy.as_ref().map_or(copied, ShardCopy::bytes_done),
+            unfinished_bytes: 0,
             failed: self.before.2 + failed,
             seconds: self.now_s(),
             waits: self.waits,
             code,
-        }
+        };
+        // What is put together is no bytes of its own.
+        let is_whole = self.storage.work.as_ref().is_some_and(|work| work.shard.whole.is_some());
+        let unfinished_bytes = match is_whole {
+            true => 0,
+            false => beat.shard_bytes.saturating_sub(moved),
+        };
+        Beat { unfinished_bytes, ..beat }
     }
 
     fn end(mut self, beat: u64, end: End) -> Result<(), Fault> {
         let (what, result) = match end {
             End::Done => ("ends", Ok(())),
-            End::Stopped => ("is stopped", Err(Fault::interrupted())),
+            End::Stopped => ("is stopped", Err(Fault::new(Class::Interrupted, STOPPED))),
             End::Failed(class) => ("gives up", Err(Fault::new(class, self.last_trouble.clone()))),
         };
         let code = result.as_ref().err().map_or(0, |fault: &Fault| fault.class.exit_code());
@@ -430,5 +470,6 @@ impl Process {
     }
 }
 
+const STOPPED: &str = "it was asked to, and holds nothing any more";
 /// How often a signal is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -183,14 +183,24 @@ fn a_large_file_goes_in_ranges() {
     assert!(shards > 10, "{shards} shards");
 }
 
-/// The coordinator is killed: the workers go on, and another coordinator finishes.
+/// The coordinator is asked to end, then killed: the workers go on, and another coordinator
+/// finishes.
 #[test]
 fn a_killed_coordinator_is_replaced() {
     let scene = Scene::new();
     write_many(&scene.path("src"), 80, 50_000);
-    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 2MB --json";
-    let mut running = start(&scene, line);
+    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 400kB --json";
+    let running = start(&scene, line);
     until("workers have shards", || busy(&scene).len() == 2);
+    processes::send(running.pid(), Signal::TERM);
+    let ran = running.end();
+    assert!(ran.code == 130 && ran.stdout_text().contains("its workers go on"), "{ran}");
+    assert!(!fs::read_to_string(scene.path("job/control.json")).unwrap().contains("true"));
+    let mut running = start(&scene, "spread resume @/job --json");
+    until("it coordinates", || {
+        fs::read_to_string(scene.path("job/events/coordinator"))
+            .is_ok_and(|text| text.matches("\"coordinates\"").count() == 2)
+    });
     running.kill();
     running.end();
     let other = scene.run("spread @/src/ @/dst --job @/other");
@@ -200,6 +210,8 @@ fn a_killed_coordinator_is_replaced() {
     let ran = scene.run("spread resume @/job --json");
     assert_eq!(ran.code, 0, "{ran}");
     check_done(&scene, "src", "dst");
+    let all = events(&scene);
+    assert!(all.iter().all(|event| event["what"] != "is stopped"), "{all:?}");
     let again = scene.run("spread resume @/job");
     assert_eq!(again.code, 2, "a job that is over\n{again}");
 }
@@ -241,6 +253,12 @@ fn files_that_fail_are_named() {
     let ran = scene.run("spread @/src/ @/dst --on local:2 --job @/job");
     assert_eq!(ran.code, 3, "{ran}");
     assert!(ran.stdout_text().contains("file 0' exists: it is kept"), "{ran}");
+    assert!(ran.stderr.contains("1 files not copied; the others are complete"), "{ran}");
+    let all = scene.run("spread @/src/ @/dst --on local:2 --job @/none");
+    assert_eq!(all.code, 3, "{all}");
+    assert_eq!(all.stdout_text().matches("exists: it is kept").count(), 10, "{all}");
+    assert!(all.stdout_text().contains("and 10 more, each of which is named in"), "{all}");
+    assert!(!all.stderr.contains("the others"), "{all}");
     assert_eq!(fs::read(scene.path("dst/f0/file 0")).unwrap(), b"mine");
     fs::remove_file(scene.path("dst/f0/file 0")).unwrap();
     let ran = scene.succeed("spread @/src/ @/dst --on local:2 --job @/again --skip-unchanged");
@@ -264,6 +282,8 @@ fn bad_jobs_are_refused() {
         ("spread @/nothing @/dst2 --job @/new", 1, "cannot find"),
         ("spread other:a @/dst2", 2, "is no folder that all nodes see"),
         ("spread status @/plain", 2, "is no job folder"),
+        ("spread status @/nowhere", 2, "there is no job folder"),
+        ("spread resume @/job", 2, "any more: it is finished"),
         ("spread work @/job --worker a.b", 2, "letters, digits and dashes"),
         ("spread @/src/ @/dst2 --on pbs", 2, "write local, local:N"),
         ("spread", 2, "spread needs a source and a destination"),
@@ -382,6 +402,12 @@ fn a_dry_run_shows_the_plan() {
     assert!(ran.stdout_text().contains("plan: 200 files"), "{ran}");
     assert!(ran.stdout_text().contains("predicted time by nodes: 1: "), "{ran}");
     assert!(ran.stdout_text().contains("most of it: the start of the workers"), "{ran}");
+    fs::create_dir(scene.path("big")).unwrap();
+    write_file(&scene.path("big/one"), 1, 20_000_000);
+    let ran = scene.succeed("spread -n @/big/ @/dst --on local:2 --rate 2MB");
+    assert!(ran.stdout_text().contains("in 1 shard\n"), "a file of 20 s stays whole\n{ran}");
+    let ran = scene.succeed("spread -n @/big/ @/dst --on local:2 --rate 1MB");
+    assert!(ran.stdout_text().contains("in 11 shards\n"), "ten ranges of 2 MiB\n{ran}");
     let ran = scene.succeed("spread -n @/src/ @/dst --on local:4 --rate 1kB");
     let limited = "1: 21.50 s, 2: 21.50 s, 4: 21.50 s, 8: 21.50 s\n  most of it: the limit of the";
     assert!(ran.stdout_text().contains(limited), "20 kB at 1 kB/s\n{ran}");

@@ -73,6 +73,11 @@ fn options_for_slurm_reach_it() {
     assert_eq!(done.code, 0, "{done}\n{}", cluster.logs());
     assert_eq!(fs::read_to_string(place.join("c/b")).unwrap(), "content");
 
+    let words = ["spread", "a/", "d/", "--on", "slurm:nope", "--workers", "2"];
+    let refused = datapump(&cluster, &place, &words, &[]);
+    assert!(refused.code == 2 && refused.stderr.contains("no partition 'nope'"), "{refused}");
+    assert!(!place.join("spread-2").exists() && !place.join("d").exists(), "{refused}");
+
     let job = cluster.client("scontrol show job 1").unwrap();
     for kept in ["Account=phys1", "Comment=moved", "Partition=dtn"] {
         assert!(job.contains(kept), "{kept}: {job}");

@@ -78,7 +78,10 @@ fn verdict(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
         facts.push(("limit of the rate (--rate)".into(), limit.to_string()));
     }
     if let (false, Some([low, middle, high])) = (is_over, overview.left_s) {
-        let left = format!("{} ({} to {})", spoken(middle), spoken(low), spoken(high));
+        let left = match spoken(low) == spoken(high) {
+            true => spoken(middle),
+            false => format!("{} ({} to {})", spoken(middle), spoken(low), spoken(high)),
+        };
         facts.push(("left".into(), left));
     }
     let slow = overview.slow.iter().map(|(host, factor)| {
@@ -120,7 +123,7 @@ fn over_time(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
 fn rate_of_nodes(of: &JobHistory, attempts: &[Attempt]) -> Option<Figure> {
     let until_s = of.until_s.max(1e-3);
     let mut hosts: Vec<(String, Vec<f64>)> =
-        rates(attempts, &of.finished, until_s, SPANS).into_iter().collect();
+        rates(attempts, (&of.finished, &of.overview.workers), until_s, SPANS).into_iter().collect();
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
     hosts.sort_by(|a, b| sum(&b.1).total_cmp(&sum(&a.1)).then(a.0.cmp(&b.0)));
     if hosts.len() > colour::COUNT {
@@ -147,7 +150,10 @@ fn rate_of_nodes(of: &JobHistory, attempts: &[Attempt]) -> Option<Figure> {
     (!series.is_empty()).then(|| Figure {
         name: "node-rates".into(),
         title: "Rate of each node".into(),
-        about: format!("Bytes of finished shards, in spans of {}.", spoken(until_s / SPANS as f64)),
+        about: format!(
+            "Bytes of finished shards and of those under way, in spans of {}.",
+            spoken(until_s / SPANS as f64)
+        ),
         chart: Chart::Xy(Xy {
             x: Axis::from_zero("time since the job began, s"),
             y: Axis::from_zero(&format!("rate, {}", unit.name)),

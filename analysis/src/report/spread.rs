@@ -16,7 +16,9 @@ pub struct PlanFigures {
     pub workers: usize,
     pub cost: Cost,
     pub total: Nanos,
+    /// The longest shard at that cost, and the most bytes of one.
     pub longest: Nanos,
+    pub longest_bytes: u64,
     pub start: Start,
     /// What all workers together may move in a second.
     pub limit_bytes_per_s: Option<f64>,
@@ -36,10 +38,11 @@ pub fn plan(of: &PlanFigures) -> String {
         [1, 2, 4, 8].into_iter().map(|nodes| format!("{nodes}: {}", time(of, nodes))).collect();
     text.push_str(&format!("  predicted time by nodes: {}\n", nodes.join(", ")));
     let copying = time_on(workers as u64, total, longest);
-    let limited = limited(of);
-    let binding = match (longest.0 > total.0 / workers.max(1) as u64, files) {
+    let (limited, last) = (limited(of), last_limited(of, workers as u64));
+    let is_last = last > limited && last > copying && last > of.start.time();
+    let binding = match (is_last || longest.0 > total.0 / workers.max(1) as u64, files) {
         (_, 0) => "nothing to copy",
-        _ if limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
+        _ if !is_last && limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
         _ if of.start.time() > copying => "the start of the workers",
         (true, _) => {
             "the longest shard: more nodes do not help it (--split-above cuts large files)"
@@ -53,7 +56,16 @@ pub fn plan(of: &PlanFigures) -> String {
 
 /// The start of workers, and the copying: as fast as nodes are, and no faster than the limit.
 fn time(of: &PlanFigures, nodes: u64) -> Nanos {
-    of.start.time() + time_on(nodes, of.total, of.longest).max(limited(of))
+    let copying = time_on(nodes, of.total, of.longest);
+    of.start.time() + copying.max(limited(of)).max(last_limited(of, nodes))
+}
+
+/// The largest shard, by one of so many nodes, each of which has its share of the limit.
+fn last_limited(of: &PlanFigures, nodes: u64) -> Nanos {
+    let seconds = of
+        .limit_bytes_per_s
+        .map_or(0.0, |limit| of.longest_bytes as f64 * nodes as f64 / limit.max(1.0));
+    Nanos((seconds * 1e9) as u64)
 }
 
 fn limited(of: &PlanFigures) -> Nanos {
@@ -67,9 +79,9 @@ pub fn line(of: &Overview) -> String {
         Some(shards) => format!("{}/{shards} shards", of.shards_done),
         None => format!("{} shards, planning", of.shards_done),
     };
-    let left = of.left_s.map_or(String::new(), |[low, middle, high]| {
-        let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
-        format!(", {} left ({} to {})", time(middle), time(low), time(high))
+    let left = of.left_s.map_or(String::new(), |left_s| {
+        let (middle, interval) = left(left_s);
+        format!(", {middle} left{interval}")
     });
     format!(
         "{shards}, {} of {}, {}, {}, {}{left}",
@@ -79,6 +91,16 @@ pub fn line(of: &Overview) -> String {
         Rate { bytes_per_second: of.rate_bytes_per_s },
         count(of.running() as u64, "worker"),
     )
+}
+
+/// The time that is left, and its interval where it has one.
+fn left([low_s, middle_s, high_s]: [f64; 3]) -> (String, String) {
+    let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
+    let interval = match time(low_s) == time(high_s) {
+        true => String::new(),
+        false => format!(" ({} to {})", time(low_s), time(high_s)),
+    };
+    (time(middle_s), interval)
 }
 
 /// How a job stands.
@@ -99,10 +121,9 @@ pub fn page(of: &Overview) -> String {
         if of.kept > 0 { format!(", {} kept", of.kept) } else { String::new() },
         if of.failed > 0 { format!(", {} failed", of.failed) } else { String::new() },
     ));
-    if let (JobState::Running, Some([low, middle, high])) = (of.state, of.left_s) {
-        let time = |seconds: f64| clock(Nanos((seconds * 1e9) as u64));
-        let (low, middle, high) = (time(low), time(middle), time(high));
-        text.push_str(&format!("  left: {middle} ({low} to {high})\n"));
+    if let (JobState::Running, Some(left_s)) = (of.state, of.left_s) {
+        let (middle, interval) = left(left_s);
+        text.push_str(&format!("  left: {middle}{interval}\n"));
     }
     for worker in &of.workers {
         text.push_str(&worker_line(worker));
@@ -133,14 +154,17 @@ fn worker_line(of: &WorkerView) -> String {
         (None, None) => of.state.clone(),
     };
     let far = of.far.as_ref().map_or(String::new(), |far| format!(" to {far}"));
+    let held = match of.is_lost() {
+        true => String::new(),
+        false => format!("; held back by: {}", of.held_back_by.name()),
+    };
     format!(
-        "  {} on {}{far}: {state}; {}, {}, {}; held back by: {}\n",
+        "  {} on {}{far}: {state}; {}, {}, {}{held}\n",
         of.name,
         of.host,
         count(of.files, "file"),
         Bytes(of.bytes),
         Rate { bytes_per_second: of.rate_bytes_per_s },
-        of.held_back_by.name()
     )
 }
 
@@ -167,8 +191,15 @@ pub fn summary(of: &Summary<'_>) -> String {
         if of.kept > 0 { format!(", {} kept", of.kept) } else { String::new() },
         if of.failed > 0 { format!(", {} failed", of.failed) } else { String::new() },
     );
-    for failure in &of.failures {
+    for failure in of.failures.iter().take(FAILURES_SHOWN) {
         text.push_str(&format!("  {failure}\n"));
+    }
+    let more = of.failed.saturating_sub(FAILURES_SHOWN as u64);
+    if more > 0 && of.failures.len() > FAILURES_SHOWN {
+        text.push_str(&format!(
+            "  and {more} more, each of which is named in {}/receipts\n",
+            of.job
+        ));
     }
     text.push_str(&format!(
         "  receipt: {}/receipt; 'datapump verify {}/receipt {}' reads the files again\n",
@@ -200,3 +231,6 @@ pub fn report(of: &Overview) -> String {
     }
     text
 }
+
+/// Files that were not copied and are named on the screen.
+const FAILURES_SHOWN: usize = 10;

@@ -29,7 +29,12 @@ pub enum QueueState {
 impl WorkerView {
     /// It shows itself, and has not ended.
     pub fn is_there(&self) -> bool {
-        self.code.is_none() && self.state != SILENT
+        self.code.is_none() && !self.is_lost()
+    }
+
+    /// It shows itself no more, and has not said that it ends.
+    pub fn is_lost(&self) -> bool {
+        self.state == SILENT || self.state == LOST
     }
 }
 
@@ -42,7 +47,8 @@ impl Overview {
     pub fn unshown(&self) -> impl Iterator<Item = &Queued> {
         let is_shown = |of: &&Queued| {
             let own = self.workers.iter().filter(|worker| worker.started_as == of.name);
-            own.into_iter().any(|worker| worker.is_there() || worker.code == Some(0))
+            own.into_iter()
+                .any(|worker| worker.is_there() || worker.is_lost() || worker.code == Some(0))
         };
         let runs_long = |of: &&Queued| {
             of.state == QueueState::Running && of.runs_s.is_some_and(|s| s as f64 > self.lease_s)
@@ -61,12 +67,36 @@ impl Overview {
         )
     }
 
+    /// What is known of a worker that shows itself no more.
+    pub fn silent_text(&self, of: &WorkerView) -> String {
+        let has_it = |other: &&WorkerView| other.is_there() && other.shard == of.shard;
+        let shard = of.shard.map_or(String::new(), |shard| {
+            let holder = self.workers.iter().find(has_it);
+            match holder {
+                Some(holder) => format!("; its shard {shard} went to {}", holder.host),
+                None => format!("; others take its shard {shard}"),
+            }
+        });
+        let queued = self.queue.iter().find(|queued| queued.name == of.started_as);
+        let queue = queued.map_or("", |queued| match queued.state {
+            QueueState::Pending => "; Slurm has put it back into the queue",
+            QueueState::Running => "; to Slurm it runs still",
+            QueueState::Cancelled | QueueState::Other => "",
+        });
+        format!(
+            "{} is lost: worker {} has shown no change for more than {:.0} s{shard}{queue}",
+            of.host, of.name, self.lease_s
+        )
+    }
+
     /// What a reader should know, the most important first; of a job that goes well nothing.
     pub fn attention(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.nobody().into_iter().collect();
         if self.state == JobState::Done {
             return notes;
         }
+        let silent = self.workers.iter().filter(|worker| worker.state == SILENT);
+        notes.extend(silent.map(|worker| self.silent_text(worker)));
         notes.extend(self.unshown().map(|of| self.unshown_text(&of.name)));
         let pending: Vec<&Queued> = self.in_queue(QueueState::Pending).collect();
         if let Some(first) = pending.first() {
@@ -118,6 +148,8 @@ fn workers(count: usize) -> String {
 
 /// The state of a worker that may be lost.
 pub const SILENT: &str = "silent";
+/// In a job that is over: it has never said that it ends.
+pub const LOST: &str = "lost";
 
 #[cfg(test)]
 mod tests {
@@ -144,11 +176,30 @@ mod tests {
     #[test]
     fn what_a_reader_should_know() {
         let (runs, ended) = (("copying", None), ("ended", Some(130)));
+        let on = |host: &str, state: &str| WorkerView {
+            host: host.into(),
+            started_as: "slurm-7-0".into(),
+            state: state.into(),
+            shard: Some(19),
+            ..WorkerView::default()
+        };
+        let went_on = Overview {
+            workers: vec![on("c2", SILENT), on("c1", "copying")],
+            ..job(JobState::Running, &[], &[queued(QueueState::Running, 900)])
+        };
+        assert_eq!(
+            went_on.attention(),
+            ["c2 is lost: worker  has shown no change for more than 15 s; its shard 19 went to \
+              c1; to Slurm it runs still"]
+        );
         let cases: [(Overview, &[&str]); 9] = [
             (job(JobState::Running, &[runs], &[]), &[]),
             (job(JobState::Running, &[ended], &[]), &["nobody works on it: 'datapump spread res"]),
             (job(JobState::Cancelled, &[ended], &[]), &["nobody works on it, as it was cancel"]),
-            (job(JobState::Running, &[("silent", None)], &[]), &["nobody works on it: "]),
+            (
+                job(JobState::Running, &[("silent", None)], &[]),
+                &["nobody works on it: ", " is lost"],
+            ),
             (
                 job(JobState::Running, &[], &[queued(QueueState::Pending, 0)]),
                 &["no worker shows itself yet", "in the queue: 1 worker (Resources)"],

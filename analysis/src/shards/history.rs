@@ -1,10 +1,10 @@
 //! How a job went: which worker had which shard from when to when, and what became of it, from the
 //! logs of its workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Claim;
-use super::overview::Overview;
+use super::overview::{Overview, WorkerView};
 
 /// All that is known of how a job went.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +72,8 @@ pub enum Outcome {
 pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
     let mut open: BTreeMap<Claim, Attempt> = BTreeMap::new();
     let mut over: Vec<Attempt> = Vec::new();
+    let finished: BTreeSet<Claim> =
+        log.iter().filter(|line| line.what == "finishes").filter_map(|line| line.claim).collect();
     for line in log {
         let Some(claim) = line.claim else { continue };
         let outcome = match line.what.as_str() {
@@ -83,7 +85,11 @@ pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
             }
             "finishes" => Outcome::Done,
             "releases" => Outcome::GivenBack,
-            "takes away" | "has lost" => Outcome::Lost,
+            // What is finished was not lost, whatever another thought.
+            "takes away" | "has lost" if finished.contains(&claim) => continue,
+            "takes away" => Outcome::Lost,
+            // Of a claim that somebody else had, it says only that this worker came too late.
+            "has lost" if open.get(&claim).is_some_and(|of| of.worker == line.who) => Outcome::Lost,
             _ => continue,
         };
         // One that lost the race for a claim says so too, and another has it.
@@ -105,25 +111,33 @@ pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
 }
 
 /// The rate of each host in equal spans of time, in bytes a second. The bytes of a shard are spread
-/// evenly over the time that it took.
+/// evenly over the time that it took; of one under way, those that its worker has.
 pub fn rates(
     attempts: &[Attempt],
-    finished: &BTreeMap<Claim, Finished>,
+    (finished, workers): (&BTreeMap<Claim, Finished>, &[WorkerView]),
     until_s: f64,
     spans: usize,
 ) -> BTreeMap<String, Vec<f64>> {
     let span_s = until_s / spans.max(1) as f64;
     let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for attempt in attempts.iter().filter(|attempt| attempt.outcome == Outcome::Done) {
-        let Some(done) = finished.get(&attempt.claim) else { continue };
-        let of_host = rates.entry(done.host.clone()).or_insert_with(|| vec![0.0; spans]);
+    for attempt in attempts {
+        let moved = match attempt.outcome {
+            Outcome::Done => finished.get(&attempt.claim).map(|done| (&done.host, done.bytes)),
+            Outcome::UnderWay => workers
+                .iter()
+                .find(|of| of.name == attempt.worker && of.shard == Some(attempt.claim.shard))
+                .map(|of| (&of.host, of.shard_bytes)),
+            Outcome::Lost | Outcome::GivenBack => None,
+        };
+        let Some((host, bytes)) = moved else { continue };
+        let of_host = rates.entry(host.clone()).or_insert_with(|| vec![0.0; spans]);
         // Of an instant too.
         let took_s = (attempt.to_s - attempt.from_s).max(span_s * 1e-3);
         for (place, rate) in of_host.iter_mut().enumerate() {
             let (from_s, to_s) = (place as f64 * span_s, (place + 1) as f64 * span_s);
             let both_s = to_s.min(attempt.from_s + took_s) - from_s.max(attempt.from_s);
             if both_s > 0.0 {
-                *rate += done.bytes as f64 * both_s / took_s / span_s;
+                *rate += bytes as f64 * both_s / took_s / span_s;
             }
         }
     }
@@ -156,6 +170,12 @@ mod tests {
             // Another clock.
             line(9.0, "c", "claims", 4, 1),
             line(8.0, "a", "takes away", 4, 1),
+            // Two reached for one shard; it was finished in time.
+            line(9.1, "a", "claims", 5, 1),
+            line(9.2, "b", "has lost", 5, 1),
+            line(9.3, "a", "claims", 6, 1),
+            line(9.4, "b", "takes away", 6, 1),
+            line(9.5, "a", "finishes", 6, 1),
         ];
         let found: Vec<(u32, f64, f64, Outcome)> = attempts(&log, 10.0)
             .into_iter()
@@ -169,6 +189,8 @@ mod tests {
                 (2, 3.1, 10.0, Outcome::UnderWay),
                 (3, 4.0, 5.0, Outcome::GivenBack),
                 (4, 9.0, 9.0, Outcome::Lost),
+                (5, 9.1, 10.0, Outcome::UnderWay),
+                (6, 9.3, 9.5, Outcome::Done),
             ]
         );
     }
@@ -181,14 +203,19 @@ mod tests {
             line(2.5, "a", "finishes", 1, 1),
             line(1.0, "b", "claims", 2, 1),
             line(1.0, "b", "finishes", 2, 1),
+            line(2.0, "c", "claims", 3, 1),
         ];
+        let of_c = ("c".into(), "z".into(), Some(3), 400);
+        let (name, host, shard, shard_bytes) = of_c;
+        let workers = [WorkerView { name, host, shard, shard_bytes, ..WorkerView::default() }];
         let done = |shard, host: &str, bytes| {
             (Claim { shard, attempt: 1 }, Finished { host: host.into(), bytes })
         };
         let finished = [done(1, "x", 1000), done(2, "y", 70)].into();
-        let rates = rates(&attempts(&log, 4.0), &finished, 4.0, 8);
+        let rates = rates(&attempts(&log, 4.0), (&finished, &workers), 4.0, 8);
         let sum = |host: &str| rates[host].iter().sum::<f64>() * 0.5;
         assert!((sum("x") - 1000.0).abs() < 1e-6 && (sum("y") - 70.0).abs() < 1e-6, "{rates:?}");
         assert_eq!(rates["x"][0], 400.0);
+        assert_eq!(rates["z"], [0.0, 0.0, 0.0, 0.0, 200.0, 200.0, 200.0, 200.0], "under way");
     }
 }

@@ -49,7 +49,7 @@ impl Waits {
             (self.destination_s, HeldBackBy::Destination),
         ];
         let most = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        most.filter(|(time_s, _)| *time_s > 0.0).map_or(HeldBackBy::Files, |(_, part)| part)
+        most.filter(|(time_s, _)| *time_s > 0.0).map_or(HeldBackBy::Nothing, |(_, part)| part)
     }
 }
 
@@ -61,8 +61,6 @@ pub enum HeldBackBy {
     Source,
     Cpu,
     Destination,
-    /// Making, syncing and naming files.
-    Files,
     Commits,
     NoShard,
     /// `--rate`.
@@ -76,7 +74,6 @@ impl HeldBackBy {
             HeldBackBy::Source => "reading the source",
             HeldBackBy::Cpu => "CPU (digests)",
             HeldBackBy::Destination => "writing the destination",
-            HeldBackBy::Files => "per-file work",
             HeldBackBy::Commits => "claims and commits in the job folder",
             HeldBackBy::NoShard => "no shard was free",
             HeldBackBy::Limit => "the limit of the rate",
@@ -119,9 +116,12 @@ pub struct Overview {
     pub bytes: u64,
     pub files_planned: u64,
     pub bytes_planned: u64,
+    /// Of files that are not complete: who stops now copies them again.
+    pub unfinished_bytes: u64,
     pub failed: u64,
     pub kept: u64,
     pub elapsed_s: f64,
+    /// Of the last seconds to who looks repeatedly, else since each worker began.
     pub rate_bytes_per_s: f64,
     /// Low, middle and high: 80 % of the shards so far were in between.
     pub left_s: Option<[f64; 3]>,
@@ -165,7 +165,10 @@ pub struct WorkerView {
     pub state: String,
     pub shard: Option<u32>,
     pub files: u64,
+    /// With what it has of files that are not complete.
     pub bytes: u64,
+    /// Of the shard that it has.
+    pub shard_bytes: u64,
     pub failed: u64,
     pub rate_bytes_per_s: f64,
     pub held_back_by: HeldBackBy,
@@ -221,6 +224,15 @@ pub fn slow(done: &[ShardTime]) -> Vec<(String, f64)> {
     factors.filter(|(_, factor)| *factor >= SLOW_FACTOR).collect()
 }
 
+/// Without those that keep to the limit of the rate: it is the limit that makes them slow.
+pub fn slow_but_for_the_limit(done: &[ShardTime], workers: &[WorkerView]) -> Vec<(String, f64)> {
+    let keeps_to_it =
+        |of: &&WorkerView, host: &str| of.host == host && of.held_back_by == HeldBackBy::Limit;
+    let mut slow = slow(done);
+    slow.retain(|(host, _)| !workers.iter().any(|of| keeps_to_it(&of, host)));
+    slow
+}
+
 fn ratio(shard: &ShardTime) -> Option<f64> {
     (shard.predicted_s > 0.0 && shard.seconds > 0.0).then(|| shard.seconds / shard.predicted_s)
 }
@@ -251,7 +263,8 @@ mod tests {
             (Waits { source_s: 3.0, cpu_s: 20.0, idle_s: 9.0, ..usual }, HeldBackBy::Cpu),
             (Waits { destination_s: 3.0, ..usual }, HeldBackBy::Destination),
             (Waits { committing_s: 6.0, claiming_s: 6.0, ..usual }, HeldBackBy::Commits),
-            (usual, HeldBackBy::Files),
+            // No copy has ended yet.
+            (usual, HeldBackBy::Nothing),
         ];
         for (waits, expect) in cases {
             assert_eq!(waits.held_back_by(), expect, "{waits:?}");
@@ -292,6 +305,13 @@ mod tests {
         };
         assert_eq!(with(1.9), []);
         assert_eq!(with(6.0), [("c".to_string(), 5.0)]);
+        let worker =
+            |held_back_by| WorkerView { host: "b".into(), held_back_by, ..WorkerView::default() };
+        let both: Vec<ShardTime> =
+            [("a", 1.0), ("b", 6.0)].iter().flat_map(|(h, pace)| shards(h, &[*pace; 4])).collect();
+        let limited = slow_but_for_the_limit(&both, &[worker(HeldBackBy::Limit)]);
+        let other = slow_but_for_the_limit(&both, &[worker(HeldBackBy::Source)]);
+        assert_eq!((limited.len(), other.len()), (0, 1), "the limit makes no host slow");
         assert_eq!(super::slow(&shards("a", &[9.0; 9])), [], "one host has nothing beside it");
     }
 }

@@ -20,6 +20,20 @@ impl Cost {
         Nanos((self.file_ns * files as f64 + self.ns_per_byte * bytes as f64) as u64)
     }
 
+    /// The same for a node that may move so many bytes a second and no more.
+    pub fn limited(self, bytes_per_s: Option<f64>) -> Cost {
+        let least_ns = bytes_per_s.map_or(0.0, |rate| 1e9 / rate.max(1.0));
+        Cost { ns_per_byte: self.ns_per_byte.max(least_ns), ..self }
+    }
+
+    /// A file of more bytes is cut into ranges where nothing else is said: the last file of a job
+    /// would hold it up, and so much of it would be lost with a node. A range costs a dozen small
+    /// calls and its bytes may be copied again, so nothing is cut that is copied in 20 seconds.
+    pub fn split_above(self) -> u64 {
+        let bytes = Nanos::from_millis(20_000).0 as f64 / self.ns_per_byte.max(1e-6);
+        (bytes as u64).clamp(SPLIT_ABOVE_MIN, SPLIT_ABOVE_MAX)
+    }
+
     /// The part that binds: true where files, and not bytes, take most of the time.
     pub fn is_bound_by_files(self, files: u64, bytes: u64) -> bool {
         self.file_ns * files as f64 > self.ns_per_byte * bytes as f64
@@ -49,6 +63,11 @@ impl Cutting {
             shortest: shortest(workers),
             range_above: None,
         }
+    }
+
+    /// The same where a node may move so many bytes a second and no more.
+    pub fn limited(self, bytes_per_s: Option<f64>) -> Cutting {
+        Cutting { cost: self.cost.limited(bytes_per_s), ..self }
     }
 }
 
@@ -146,6 +165,8 @@ pub fn time_on(nodes: u64, total: Nanos, longest_shard: Nanos) -> Nanos {
     Nanos((total.0 / nodes.max(1)).max(longest_shard.0))
 }
 
+const SPLIT_ABOVE_MIN: u64 = 4 << 20;
+const SPLIT_ABOVE_MAX: u64 = 1 << 30;
 const FILES_MAX: u64 = 20_000;
 /// By all workers together.
 const CLAIMS_A_SECOND_MAX: u64 = 2000;
@@ -223,6 +244,23 @@ mod tests {
         }
         assert_eq!(ranges(1 << 20, &cutting(1 << 20)), None);
         assert_eq!(ranges(1 << 40, &Cutting::new(Cost::UNKNOWN, 3)), None);
+    }
+
+    /// 6 MB/s for three nodes: no shard and no range takes longer than five seconds.
+    #[test]
+    fn a_limit_of_the_rate_makes_smaller_shards() {
+        assert_eq!(Cost::UNKNOWN.split_above(), 1 << 30);
+        let cutting = Cutting::new(Cost::UNKNOWN, 3).limited(Some(2e6));
+        assert_eq!(cutting.cost.split_above(), 40_000_000);
+        let above = Some(cutting.cost.split_above());
+        let ranges = ranges(400 << 20, &Cutting { range_above: above, ..cutting }).unwrap();
+        assert_eq!((ranges.len(), ranges[0].len), (50, 8 << 20));
+        let mut cutter = Cutter::new(cutting);
+        let batches: Vec<_> = (0..5000).filter_map(|n| cutter.add(n, 100_000)).collect();
+        let longest = batches.iter().map(|batch| batch.bytes).max().unwrap();
+        assert!(longest <= 10_000_000 && batches.len() > 40, "{longest} {}", batches.len());
+        assert_eq!(Cost::UNKNOWN.limited(Some(10.0)).split_above(), 4 << 20);
+        assert_eq!(Cost::UNKNOWN.limited(Some(1e12)), Cost::UNKNOWN);
     }
 
     #[test]

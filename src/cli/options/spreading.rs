@@ -75,7 +75,7 @@ pub(crate) static SPLIT_ABOVE: CliOption<u64> = CliOption {
     help: "Larger files are copied in ranges, by several workers",
     more: "A range is a file of its own until all are there, and then they are put together by the \
            file system: at once where it can share blocks, else with as much reading and writing \
-           again.",
+           again. With --rate, files are cut from a size on that takes a worker 20 seconds.",
     group: Group::Spreading,
     commands: SPREAD,
 };

@@ -100,6 +100,14 @@ impl Slurm {
         client::run(&words, "").map(|text| queue::nodes(&text))
     }
 
+    /// A partition that is not there is refused before anything is made.
+    fn partition_exists(&self) -> Result<(), Fault> {
+        let Some(wanted) = &self.request.partition else { return Ok(()) };
+        let listed = client::run(&["sinfo", "--all", "--noheader", "--format=%R"], "");
+        let missing = listed.ok().and_then(|text| queue::missing_partition(&text, wanted));
+        missing.map_or(Ok(()), |text| Err(Fault::usage(text)))
+    }
+
     /// All elements, as one answer of the controller has them.
     fn listed(&self) -> Result<Vec<Listed>, Trouble> {
         let mut listed = Vec::new();
@@ -155,6 +163,7 @@ impl Launcher for Slurm {
 
     /// One on each node of the partition that can run something, unless a number was given.
     fn workers(&self) -> Result<usize, Fault> {
+        self.partition_exists()?;
         if let Some(workers) = self.request.workers {
             return Ok(workers);
         }

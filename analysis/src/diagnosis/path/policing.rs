@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::episodes::Episode;
 use super::series::{Series, weighted_quantile};
-use crate::statistics::median;
 use base::path::PathSample;
 
 /// What a policer was seen to do.
@@ -46,8 +45,10 @@ pub fn policing(streams: &[(&Series, &[Episode])], round_trip_s: f64) -> Option<
     let mut after: Vec<(f64, f64)> = (0..spans.min(SPANS_MAX))
         .map(|at| (rate(after_s + at as f64 * SPAN_SECONDS, SPAN_SECONDS), 1.0))
         .collect();
-    let [low, middle, high] = [0.1, 0.5, 0.9].map(|part| weighted_quantile(&mut after, part));
-    let is_steady = spans >= SPANS_MIN && high - low <= VARIATION_MAX * middle;
+    let high = weighted_quantile(&mut after, 0.9);
+    // While a gap is filled nothing is acknowledged, and then much at once: the mean counts.
+    let mean = rate(after_s, spans as f64 * SPAN_SECONDS);
+    let is_steady = spans >= SPANS_MIN && high <= STEADY_MAX * mean;
     let has_no_queue = first.queue_s <= QUEUE_SHARE_MAX * round_trip_s
         || queue_after_s(streams, start_s + after_s) <= QUEUE_SHARE_MAX * round_trip_s;
     let is_policed = is_steady
@@ -111,7 +112,10 @@ fn goes_on_dropping(streams: &[(&Series, &[Episode])], after_s: f64) -> bool {
         .map(|(_, episode)| episode.retransmitted_segments as f64)
         .collect();
     let lasts = all().any(|(at_s, episode)| at_s + episode.length_s >= after_s);
-    median(&later).map_or(lasts, |segments| segments >= LATER_SEGMENTS_MIN)
+    match later.is_empty() {
+        true => lasts,
+        false => later.iter().sum::<f64>() / later.len() as f64 >= LATER_SEGMENTS_MIN,
+    }
 }
 
 fn queue_before_s(series: &Series, episode: &Episode) -> f64 {
@@ -159,7 +163,7 @@ const SPAN_SECONDS: f64 = 1.0;
 const SPANS_MIN: usize = 4;
 const SPANS_MAX: usize = 1000;
 const TRIPS_MAX: usize = 1000;
-/// Eight of ten seconds lie within this share of their median.
-const VARIATION_MAX: f64 = 0.8;
-/// Of an episode.
+/// The fastest tenth of seconds over the mean.
+const STEADY_MAX: f64 = 1.6;
+/// Of an episode, on average.
 const LATER_SEGMENTS_MIN: f64 = 5.0;

@@ -122,6 +122,7 @@ mod tests {
             shard: Some(3),
             files: 100,
             bytes: 1 << 20,
+            shard_bytes: 0,
             failed: 0,
             rate_bytes_per_s: 2e8,
             held_back_by: HeldBackBy::Source,

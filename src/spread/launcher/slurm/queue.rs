@@ -180,9 +180,28 @@ pub(super) fn nodes(text: &str) -> (usize, Option<u32>) {
     })
 }
 
+/// What to say where none of the listed partitions is one that is wanted.
+pub(super) fn missing_partition(text: &str, wanted: &str) -> Option<String> {
+    let mut there: Vec<&str> = text.lines().map(str::trim).filter(|of| !of.is_empty()).collect();
+    there.sort_unstable();
+    there.dedup();
+    let missing = wanted.split(',').find(|of| !there.contains(of))?;
+    (!there.is_empty())
+        .then(|| format!("Slurm has no partition '{missing}': there are {}", there.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_that_is_not_there() {
+        let listed = "dtn\nurgent\ndtn\n";
+        assert_eq!(missing_partition(listed, "urgent,dtn"), None);
+        assert_eq!(missing_partition("", "dtn"), None, "nothing is known");
+        let text = missing_partition(listed, "dtn,nope").unwrap();
+        assert_eq!(text, "Slurm has no partition 'nope': there are dtn, urgent");
+    }
 
     #[test]
     fn a_listing_is_read() {

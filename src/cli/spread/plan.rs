@@ -1,0 +1,81 @@
+//! What a spread will do: its plan, and what starts its workers.
+
+use std::sync::{Arc, mpsc};
+
+use super::super::{Conclusion, signals};
+use super::{SpreadArgs, concluded, program};
+use crate::spread::launcher::WorkerCommand;
+use crate::spread::launcher::slurm::Slurm;
+use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
+use crate::spread::{cutting, sources};
+use analysis::report::spread as page;
+use analysis::shards::plan::{Cost, Cutting};
+use analysis::shards::start::Start;
+use base::fault::{Class, Fault};
+use mover::pump::watch::Watch;
+
+impl SpreadArgs {
+    /// What each worker may move in a second.
+    pub(super) fn share(&self, workers: usize) -> Option<f64> {
+        self.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64)
+    }
+
+    /// Where nothing is typed, as long as a file of that size takes.
+    pub(super) fn split_above(&self, share: Option<f64>) -> u64 {
+        match self.split_above_typed {
+            true => self.split_above,
+            false => Cost::UNKNOWN.limited(share).split_above(),
+        }
+    }
+
+    pub(super) fn cutting(&self, workers: usize) -> Cutting {
+        let share = self.share(workers);
+        cutting(workers, self.split_above(share), self.far.is_some()).limited(share)
+    }
+}
+
+/// What `sbatch` would get, and nothing is made.
+pub(super) fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> {
+    let job = args.job.clone().unwrap_or_else(|| "spread-1".into());
+    let job_folder = std::path::absolute(&job).map_err(|why| Fault::io("find", &job, &why))?;
+    let worker = WorkerCommand { name: String::new(), program: program()?, job_folder };
+    Slurm::new(args.slurm.clone()).script(&worker, workers).map(|text| concluded(text, None))
+}
+
+/// The plan, and nothing is made.
+pub(super) fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
+    let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
+    let cutting = args.cutting(workers);
+    let sources = sources(&args.sources)?;
+    let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
+    let (notices, _told) = mpsc::channel();
+    let watch = Arc::new(Watch::new(notices));
+    let _ = signals::install(&watch);
+    let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
+    let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
+    let mut summary = page::plan(&figures(&planned, how));
+    for failed in &planned.unplanned {
+        summary.push_str(&format!("  {}\n", failed.why));
+    }
+    let failed = !planned.unplanned.is_empty();
+    let trouble = failed.then(|| (Class::SomeFailed, "some names cannot be copied".to_string()));
+    Ok(concluded(summary, trouble))
+}
+
+/// `how`: so many workers, how they are started, and what all of them may move in a second.
+pub(super) fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> page::PlanFigures {
+    let (workers, start, limit_bytes_per_s) = how;
+    page::PlanFigures {
+        files: planned.files,
+        bytes: planned.bytes,
+        folders: planned.folders,
+        shards: planned.shards,
+        workers,
+        cost: Cost::UNKNOWN,
+        total: Cost::UNKNOWN.of(planned.files, planned.bytes),
+        longest: planned.longest,
+        longest_bytes: planned.longest_bytes,
+        start,
+        limit_bytes_per_s,
+    }
+}
