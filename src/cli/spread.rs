@@ -518,11 +518,12 @@ pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
     let console = Console::new(args.show, started);
     console.event(&start("spread cancel", vec![args.job.display().to_string()], None, None));
     let done = JobFolder::open(&args.job).and_then(|folder| {
-        folder.set_control(Control { is_cancelled: true })?;
+        folder.set_control(Control::cancelled())?;
         let job = folder.path().display().to_string();
         let text = match args.forget {
             true => {
                 forget(&folder, args.ssh.as_deref())?;
+                folder.set_control(Control { is_given_up: true, ..Control::cancelled() })?;
                 format!("{job}: given up; what was committed stays at the destination\n")
             }
             false => format!(

@@ -86,7 +86,7 @@ pub fn run(
         unfinished_bytes: 0,
     };
     coordinator.events.note("coordinates", None, &super::folder::hostname());
-    folder.set_control(Control { is_cancelled: false })?;
+    folder.set_control(Control::default())?;
     let ran = thread::scope(|scope| {
         let (planned_in, planned) = mpsc::channel();
         let plan_watch = watch.clone();
@@ -185,7 +185,7 @@ impl Coordinator<'_> {
             self.warn_of_silent(&look, tell);
             let took = Duration::from(clock::now().since(began));
             match look.overview.state {
-                JobState::Cancelled => self.stop(Fault::interrupted())?,
+                JobState::Cancelled | JobState::GivenUp => self.stop(Fault::interrupted())?,
                 JobState::Done => return self.wait_for_ends(&look),
                 JobState::Planning | JobState::Running => {}
             }
@@ -218,13 +218,26 @@ impl Coordinator<'_> {
         self.adopted = self.alive_already(&processes)?;
         let there = self.followed.len() + self.adopted.len();
         if there > 0 {
-            let text = format!("{there} workers of this job run already, or wait in the queue");
+            let text = format!(
+                "it follows {there} workers of this job, which run already or wait in the queue"
+            );
             tell(Told::Warning(text));
         }
         let missing = self.folder.manifest.workers.saturating_sub(there);
         let commands: Vec<WorkerCommand> = (0..missing).map(|_| self.next_command()).collect();
-        self.launcher.start(&commands)?;
+        self.launcher.start(&commands).map_err(|fault| self.not_started(fault))?;
         self.folder.set_notes(&self.launcher.notes())
+    }
+
+    /// What is there, and has the destination, although no worker was started.
+    fn not_started(&self, fault: Fault) -> Fault {
+        let job = self.folder.path().display();
+        let text = format!(
+            "{}; the job folder is kept: 'datapump spread resume {job}' tries again, 'datapump \
+             spread cancel --forget {job}' gives it up",
+            fault.text
+        );
+        Fault { text, ..fault }
     }
 
     /// Workers that the launcher has found again. What ends just now is waited for: it may come
@@ -402,7 +415,7 @@ impl Coordinator<'_> {
     fn stop(&mut self, why: Fault) -> Result<(), Fault> {
         if self.stops.is_none() {
             self.stops = Some((clock::now(), why));
-            self.folder.set_control(Control { is_cancelled: true })?;
+            self.folder.set_control(Control::cancelled())?;
             self.launcher.cancel()?;
         }
         Ok(())
@@ -452,7 +465,7 @@ impl Coordinator<'_> {
         let is_cancelled = |end: &End| *end == End::Cancelled;
         if self.left.values().any(is_cancelled) {
             // As after `spread cancel`: the job says so to who looks later.
-            self.folder.set_control(Control { is_cancelled: true })?;
+            self.folder.set_control(Control::cancelled())?;
             let text = format!(
                 "its workers were cancelled in Slurm, and are not started again: 'datapump spread \
                  resume {job}' continues"

@@ -111,6 +111,15 @@ impl Copying {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     pub is_cancelled: bool,
+    /// The destination has nothing of it any more: it cannot go on.
+    #[serde(default)]
+    pub is_given_up: bool,
+}
+
+impl Control {
+    pub fn cancelled() -> Control {
+        Control { is_cancelled: true, is_given_up: false }
+    }
 }
 
 /// How far the plan is. It is replaced as a whole, and always there.

@@ -256,11 +256,13 @@ impl View {
             }
         };
         let workers: Vec<WorkerView> = beats.iter().map(shown).collect();
+        let control = folder.control()?;
         Ok(Overview {
             job: folder.path().display().to_string(),
             state: match plan.planned {
                 Some(_) if shards.done >= shards.planned => JobState::Done,
-                _ if folder.control()?.is_cancelled => JobState::Cancelled,
+                _ if control.is_given_up => JobState::GivenUp,
+                _ if control.is_cancelled => JobState::Cancelled,
                 None => JobState::Planning,
                 Some(_) => JobState::Running,
             },

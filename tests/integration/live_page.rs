@@ -216,18 +216,26 @@ fn the_page_of_a_campaign() {
     fs::write(scene.path("hosts"), "far\n").unwrap();
     let line = "sweep --results @/store --json --live --hosts @/hosts --streams 1 --windows 256K \
                 --sizes 256K --repeat 2";
-    let page = Page::of(wan.datapump(&scene, line));
-    // The near host is a namespace, in which the page is served.
-    let mut curl = Command::new(need("curl", "curl"));
-    curl.args(["-sN", &format!("{}events", page.address)]);
-    let seen = run::to_end(wan.near(curl), b"").stdout_text();
-    let ran = page.running.end();
-    assert_eq!(ran.code, 0, "{ran}");
-    let last = seen.split("event: ").last().unwrap();
-    let cells = ran.events().iter().filter(|event| event["event"] == "run").count();
-    assert!(cells >= 2 && last.starts_with("end\n"), "{ran}\n{last}");
-    assert!(last.contains("Campaign sweep-") && last.contains(&format!("{cells} cells")), "{last}");
-    assert!(last.contains("<figure id=\"best\""), "{last}");
+    let has_seen_the_end = |_| {
+        let page = Page::of(wan.datapump(&scene, line));
+        // The near host is a namespace, in which the page is served.
+        let mut curl = Command::new(need("curl", "curl"));
+        curl.args(["-sN", &format!("{}events", page.address)]);
+        let seen = run::to_end(wan.near(curl), b"").stdout_text();
+        let ran = page.running.end();
+        assert_eq!(ran.code, 0, "{ran}");
+        let last = seen.split("event: ").last().unwrap();
+        if !last.starts_with("end\n") {
+            return false;
+        }
+        let cells = ran.events().iter().filter(|event| event["event"] == "run").count();
+        assert!(cells >= 2 && last.contains(&format!("{cells} cells")), "{ran}\n{last}");
+        assert!(last.contains("Campaign sweep-"), "{last}");
+        assert!(last.contains("<figure id=\"best\""), "{last}");
+        true
+    };
+    // The program waits for nobody: on a busy machine curl may come too late for the last page.
+    assert!((0..5).any(has_seen_the_end), "no page has an end");
 }
 
 /// The page of a spread fills while workers go on, and ends as the report of the job.

@@ -167,6 +167,8 @@ fn a_stopped_job_goes_on_at_far_hosts() {
     let forgotten = ran(&scene, "spread cancel @/second --forget");
     assert_eq!(forgotten.code, 0, "{forgotten}");
     assert!(!scene.path("dst2/.datapump-spread").exists(), "{forgotten}");
+    let status = scene.succeed("spread status @/second").stdout_text();
+    assert!(status.contains("it was given up"), "{status}");
 }
 
 /// One far host refuses: it is named, and the others do all.

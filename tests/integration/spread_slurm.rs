@@ -111,7 +111,7 @@ fn cancelled_workers_stay_away() {
 
     let resume = command(&cluster, &place, &["spread", "resume", "job", "--json"], &[]);
     let mut second = run::start(resume);
-    let said = second.wait_for_line("3 workers of this job run already");
+    let said = second.wait_for_line("follows 3 workers of this job");
     let notes = || fs::read_to_string(place.join("job/notes.json")).unwrap();
     assert_eq!(notes().matches("\"slurm ").count(), 3, "{said}\n{}", notes());
     cluster.client("scancel --name=datapump-spread").unwrap();

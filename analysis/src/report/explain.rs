@@ -179,15 +179,22 @@ fn because(verdict: &Verdict, class: Bottleneck) -> String {
             percent(figures.sharing.unwrap_or_default().variation)
         ),
         Bottleneck::Policer => policer(verdict),
-        Bottleneck::ShallowBuffer => format!(
-            "{name}: a queue overflows, {} lost {} segments in all, so {rate} of {}",
-            count(figures.losses.episodes as u64, "recovery episode"),
-            figures.losses.retransmitted_segments,
-            bits(figures.capacity_bytes_per_s)
-        ),
+        Bottleneck::ShallowBuffer => overflow(verdict),
         Bottleneck::HostCpu => format!("{name}: {}, so {rate}", busy_cpus(verdict)),
         Bottleneck::Undetermined => format!("{name}: cause unknown, {rate} on {path}"),
     }
+}
+
+fn overflow(verdict: &Verdict) -> String {
+    let figures = &verdict.figures;
+    format!(
+        "{}: a queue overflows, {} lost {} segments in all, so {} of {}",
+        Bottleneck::ShallowBuffer.name(),
+        count(figures.losses.episodes as u64, "recovery episode"),
+        figures.losses.retransmitted_segments,
+        bits(figures.bytes_per_s),
+        bits(figures.capacity_bytes_per_s)
+    )
 }
 
 /// `policer: the network lets 20 Mbit/s pass and drops the rest, without a queue; the first 500 KiB

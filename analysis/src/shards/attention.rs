@@ -132,6 +132,11 @@ impl Overview {
                 "nobody works on it, as it was cancelled: {resume} continues, 'datapump spread \
                  cancel --forget {job}' gives it up"
             ),
+            JobState::GivenUp => {
+                "it was given up: what was committed stays at the destination, and nothing \
+                 continues it"
+                    .to_string()
+            }
             JobState::Done => format!(
                 "all shards are done; if no 'datapump spread' follows the job any more, {resume} \
                  finishes it"
@@ -192,10 +197,11 @@ mod tests {
             ["c2 is lost: worker  has shown no change for more than 15 s; its shard 19 went to \
               c1; to Slurm it runs still"]
         );
-        let cases: [(Overview, &[&str]); 9] = [
+        let cases: [(Overview, &[&str]); 10] = [
             (job(JobState::Running, &[runs], &[]), &[]),
             (job(JobState::Running, &[ended], &[]), &["nobody works on it: 'datapump spread res"]),
             (job(JobState::Cancelled, &[ended], &[]), &["nobody works on it, as it was cancel"]),
+            (job(JobState::GivenUp, &[ended], &[]), &["it was given up: what was committed stays"]),
             (
                 job(JobState::Running, &[("silent", None)], &[]),
                 &["nobody works on it: ", " is lost"],

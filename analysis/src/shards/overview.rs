@@ -88,6 +88,8 @@ pub enum JobState {
     Planning,
     Running,
     Cancelled,
+    /// It cannot go on: its destination was left.
+    GivenUp,
     Done,
 }
 
@@ -97,6 +99,7 @@ impl JobState {
             JobState::Planning => "the plan is being made",
             JobState::Running => "running",
             JobState::Cancelled => "cancelled",
+            JobState::GivenUp => "given up",
             JobState::Done => "done",
         }
     }

@@ -37,8 +37,8 @@ pub struct Losses {
     pub episodes: usize,
     pub retransmitted_segments: u64,
     pub segments_sent: u64,
-    /// Of the whole stream, as samples count them: under marks of congestion, twice at the receiver,
-    /// overtaken, and timeouts.
+    /// Of the whole stream, as samples count them: under marks of congestion, twice at the
+    /// receiver, overtaken, and timeouts.
     pub segments_marked: u64,
     pub segments_duplicate: u64,
     pub reorderings: u64,

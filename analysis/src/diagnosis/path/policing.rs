@@ -3,9 +3,9 @@
 //! A policer lets a burst pass as fast as the link is, until its bucket is empty. From then on it
 //! passes its own rate, always the same, and drops what is above it, without a queue. So the first
 //! losses are many, after them the rate never again is what it was before, many segments are lost
-//! each time that the bucket is empty again, and round trips are not longer for it (Flach et al., An
-//! Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016). A queue is served as fast after a loss
-//! as before it, and a long one is seen in the round trip; chance takes a segment or two.
+//! each time that the bucket is empty again, and round trips are not longer for it (Flach et al.,
+//! An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016). A queue is served as fast after a
+//! loss as before it, and a long one is seen in the round trip; chance takes a segment or two.
 
 use serde::Serialize;
 
