@@ -370,23 +370,34 @@ fn a_damaged_job_with_parts_given_away_is_made_again() {
 
 /// `damage` says what is told of it.
 fn check_damaged(damage: &dyn Fn(&Scene) -> &'static str) {
+    need_root("it mounts storage that one worker alone sees");
     let scene = Scene::new();
-    // One shard, which takes one worker a minute.
-    write_many(&scene.path("src"), 60, 50_000);
-    let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 100kB --json";
-    let running = start(&scene, line);
-    until("a part is open, or another has it", || scene.path("job/shards/16777216").exists());
+    write_many(&scene.path("src"), 60, 1000);
+    let slow = SlowSource::new(&scene);
+    fs::write(scene.path("hosts"), "slow\n").unwrap();
+    let ssh = slow.ssh(&scene);
+    let with_ssh = |line: &str| {
+        let mut words = scene.words(line);
+        words.extend(["--ssh".into(), ssh.clone().into()]);
+        scene.command(&words)
+    };
+    let line = "spread @/src/ @/dst --job @/job --json --lease 2 --on ssh:";
+    let hosts = scene.path("hosts");
+    let running = run::start(with_ssh(&format!("{line}{}", hosts.display())));
+    until("the slow worker has a shard", || busy(&scene).len() == 1);
+    // As if another waited.
+    fs::write(scene.path("job/idle/another"), "").unwrap();
+    until("a part is open", || scene.path("job/open/16777216.0").exists());
     processes::send(running.pid(), Signal::INT);
+    let control = scene.path("job/control.json");
+    until("it is stopped", || {
+        fs::read_to_string(&control).unwrap().contains("is_cancelled\": true")
+    });
+    slow.storage.heal();
     let stopped = running.end();
     assert_eq!(stopped.code, 130, "{stopped}");
     let told = damage(&scene);
-    // The rest goes without a limit.
-    let manifest = scene.path("job/manifest.json");
-    let mut text: serde_json::Value =
-        serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
-    text["copying"]["bytes_per_second"] = serde_json::Value::Null;
-    fs::write(&manifest, text.to_string()).unwrap();
-    let ran = scene.run("spread resume @/job");
+    let ran = run::to_end(with_ssh("spread resume @/job"), b"");
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.stderr.contains(told), "{told}\n{ran}");
     check_done(&scene, "src", "dst");
