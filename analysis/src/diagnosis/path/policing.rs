@@ -49,12 +49,12 @@ pub fn policing(streams: &[(&Series, &[Episode])], round_trip_s: f64) -> Option<
     // While a gap is filled nothing is acknowledged, and then much at once: the mean counts.
     let mean = rate(after_s, spans as f64 * SPAN_SECONDS);
     let is_steady = spans >= SPANS_MIN && high <= STEADY_MAX * mean;
-    let has_no_queue = first.queue_s <= QUEUE_SHARE_MAX * round_trip_s
-        || queue_after_s(streams, start_s + after_s) <= QUEUE_SHARE_MAX * round_trip_s;
+    let queue_max_s = QUEUE_SHARE_MAX * round_trip_s;
     let is_policed = is_steady
-        && has_no_queue
         && before_bytes_per_s >= FASTER_MIN * high
-        && goes_on_dropping(streams, start_s + after_s);
+        && goes_on_dropping(streams, start_s + after_s)
+        && (first.queue_s <= queue_max_s
+            || queue_after_s(streams, start_s + after_s) <= queue_max_s);
     is_policed.then(|| Policing {
         bytes_per_s: high,
         before_bytes_per_s,
@@ -124,7 +124,7 @@ fn queue_before_s(series: &Series, episode: &Episode) -> f64 {
         sample.state == 0 && sample.at.since(origin).seconds() <= episode.at_s
     };
     let last = series.samples().iter().take_while(is_before).last();
-    last.map_or(f64::INFINITY, |sample| above_least_s(series, sample))
+    last.map_or(f64::INFINITY, |sample| queue_s(sample, least_s(series)))
 }
 
 /// The median of all streams, where no segment is missing.
@@ -133,15 +133,20 @@ fn queue_after_s(streams: &[(&Series, &[Episode])], after_s: f64) -> f64 {
     let mut all: Vec<(f64, f64)> = streams
         .iter()
         .flat_map(|(series, _)| {
+            let least_s = least_s(series);
             let samples = series.samples().iter().filter(whole);
-            samples.map(|sample| (above_least_s(series, sample), 1.0))
+            samples.map(move |sample| (queue_s(sample, least_s), 1.0))
         })
         .collect();
     weighted_quantile(&mut all, 0.5)
 }
 
-fn above_least_s(series: &Series, sample: &PathSample) -> f64 {
-    (sample.rtt.seconds() - series.round_trip_min_s().unwrap_or(0.0)).max(0.0)
+fn least_s(series: &Series) -> f64 {
+    series.round_trip_min_s().unwrap_or(0.0)
+}
+
+fn queue_s(sample: &PathSample, least_s: f64) -> f64 {
+    (sample.rtt.seconds() - least_s).max(0.0)
 }
 
 fn origin_s(series: &Series) -> f64 {
