@@ -183,7 +183,7 @@ pub struct WindowAtLoss {
 pub(crate) fn window_at_loss(streams: &[(&Series, &[Episode])]) -> Option<WindowAtLoss> {
     // Slow start overshoots the capacity of the path, so the beginning does not count.
     let times = streams.iter().flat_map(|(series, episodes)| {
-        let origin_s = series.origin().0 as f64 / 1e9;
+        let origin_s = series.origin_s();
         let late = move |episode: &&Episode| episode.at_s >= 0.1 * series.seconds();
         episodes.iter().filter(late).map(move |episode| origin_s + episode.at_s)
     });

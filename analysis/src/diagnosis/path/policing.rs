@@ -25,13 +25,13 @@ pub struct Policing {
 
 /// Of all streams together, each with its recovery episodes.
 pub fn policing(streams: &[(&Series, &[Episode])], round_trip_s: f64) -> Option<Policing> {
-    let start_s = streams.iter().map(|(series, _)| origin_s(series)).reduce(f64::min)?;
-    let ends_s = streams.iter().map(|(series, _)| origin_s(series) - start_s + series.seconds());
+    let start_s = streams.iter().map(|(series, _)| series.origin_s()).reduce(f64::min)?;
+    let ends_s = streams.iter().map(|(series, _)| series.origin_s() - start_s + series.seconds());
     let end_s = ends_s.reduce(f64::min)?;
     let first = First::of(streams, start_s, round_trip_s).filter(First::is_burst)?;
     let rate = |from_s: f64, length_s: f64| -> f64 {
         let of = |(series, _): &(&Series, &[Episode])| {
-            let offset_s = origin_s(series) - start_s;
+            let offset_s = series.origin_s() - start_s;
             series.rate_between(from_s - offset_s, from_s + length_s - offset_s)
         };
         streams.iter().map(of).sum()
@@ -77,7 +77,7 @@ impl First {
         let each = || {
             let first = |(series, lost): &(&Series, &[Episode])| {
                 let episode = *lost.first()?;
-                let at_s = origin_s(series) - start_s + episode.at_s;
+                let at_s = series.origin_s() - start_s + episode.at_s;
                 Some((at_s, episode, queue_before_s(series, &episode)))
             };
             streams.iter().filter_map(first)
@@ -104,7 +104,7 @@ impl First {
 fn goes_on_dropping(streams: &[(&Series, &[Episode])], after_s: f64) -> bool {
     let all = || {
         streams.iter().flat_map(|(series, lost)| {
-            lost.iter().map(|episode| (origin_s(series) + episode.at_s, episode))
+            lost.iter().map(|episode| (series.origin_s() + episode.at_s, episode))
         })
     };
     let later: Vec<f64> = all()
@@ -147,10 +147,6 @@ fn least_s(series: &Series) -> f64 {
 
 fn queue_s(sample: &PathSample, least_s: f64) -> f64 {
     (sample.rtt.seconds() - least_s).max(0.0)
-}
-
-fn origin_s(series: &Series) -> f64 {
-    series.origin().0 as f64 / 1e9
 }
 
 const TOGETHER_ROUND_TRIPS: f64 = 2.0;

@@ -78,6 +78,11 @@ impl<'a> Series<'a> {
         self.samples.first().map_or(Tick(0), |first| first.at)
     }
 
+    /// The same in seconds, on the clock of the host that took the samples.
+    pub(crate) fn origin_s(&self) -> f64 {
+        self.origin().0 as f64 / 1e9
+    }
+
     pub fn seconds(&self) -> f64 {
         self.samples.last().map_or(0.0, |last| last.at.since(self.origin()).seconds())
     }

@@ -25,12 +25,12 @@ pub struct Sharing {
 /// Of all streams, each after its ramp; `None` where too little time had a standing queue.
 pub fn sharing(streams: &[(&Series, f64)], round_trip_s: f64) -> Option<Sharing> {
     let length_s = (BIN_ROUND_TRIPS * round_trip_s).max(BIN_SECONDS_MIN);
-    let start_s = streams.iter().map(|(series, _)| origin_s(series)).reduce(f64::min)?;
-    let end_s = streams.iter().map(|(series, _)| origin_s(series) + series.seconds());
+    let start_s = streams.iter().map(|(series, _)| series.origin_s()).reduce(f64::min)?;
+    let end_s = streams.iter().map(|(series, _)| series.origin_s() + series.seconds());
     let count = ((end_s.fold(0.0, f64::max) - start_s) / length_s) as usize;
     let mut bins = vec![Bin::default(); count.min(BINS_MAX)];
     for (series, ramp_s) in streams {
-        let offset_s = origin_s(series) - start_s;
+        let offset_s = series.origin_s() - start_s;
         let mut own = vec![Served::default(); bins.len()];
         for step in series.steps().filter(|step| step.from_s >= *ramp_s) {
             let bin = ((offset_s + step.from_s) / length_s) as usize;
@@ -97,10 +97,6 @@ impl Served {
         self.bytes += step.seconds() * in_flight / round_trip_s;
         self.round_trips += step.seconds() * round_trip_s;
     }
-}
-
-fn origin_s(series: &Series) -> f64 {
-    series.origin().0 as f64 / 1e9
 }
 
 const BIN_ROUND_TRIPS: f64 = 4.0;

@@ -244,8 +244,8 @@ pub(crate) fn fastest_together(streams: &[&Series], percentile: f64) -> f64 {
     let Some(most) = streams.iter().max_by_key(|series| series.samples().len()) else {
         return 0.0;
     };
-    let origin = most.origin().0 as f64 / 1e9;
-    let offset = |series: &Series| series.origin().0 as f64 / 1e9 - origin;
+    let origin_s = most.origin_s();
+    let offset = |series: &Series| series.origin_s() - origin_s;
     let whole = |step: &Step<'_>| {
         let within = |s: &&Series| s.whole_between(step.from_s - offset(s), step.seconds());
         streams.iter().all(within)
