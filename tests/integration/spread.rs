@@ -324,7 +324,7 @@ fn a_folder_that_is_not_shared_is_seen() {
 #[test]
 fn a_damaged_job_folder_is_made_again() {
     let scene = Scene::new();
-    write_many(&scene.path("src"), 120, 20_000);
+    write_many(&scene.path("src"), 240, 20_000);
     let line = "spread @/src/ @/dst --on local:2 --job @/job --lease 1 --rate 1MB --json";
     let running = start(&scene, line);
     until("a shard is done", || {
@@ -393,6 +393,8 @@ fn check_damaged(damage: &dyn Fn(&Scene) -> &'static str) {
     until("it is stopped", || {
         fs::read_to_string(&control).unwrap().contains("is_cancelled\": true")
     });
+    // It ends by its first read that returns, before it could finish its shard in time.
+    workers(&scene).into_values().for_each(|pid| processes::send(pid, Signal::KILL));
     slow.storage.heal();
     let stopped = running.end();
     assert_eq!(stopped.code, 130, "{stopped}");
