@@ -6,6 +6,7 @@ mod experiment;
 mod install;
 mod page;
 mod power_cut;
+mod quota;
 mod said;
 mod spread_faults;
 mod spread_peers;

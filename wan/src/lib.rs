@@ -78,6 +78,16 @@ pub struct Counters {
     pub back: WayCounters,
 }
 
+impl Counters {
+    /// Of the packets of both ways, the share that left more than 1 ms late.
+    pub fn late_share(&self) -> f64 {
+        let ways = [self.forward, self.back];
+        let late: u64 = ways.iter().map(|way| way.late_packets).sum();
+        let packets: u64 = ways.iter().map(|way| way.packets.packets_out).sum();
+        late as f64 / packets.max(1) as f64
+    }
+}
+
 /// What another process needs to run commands in the WAN.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {

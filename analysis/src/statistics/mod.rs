@@ -211,6 +211,28 @@ pub(crate) fn ratio_of_medians(above: &[f64], below: &[f64], seed: u64) -> Optio
     Some(percentile_interval(value, &drawn))
 }
 
+/// The lower end of the 95 % interval of a share, of which so many of all were seen (Wilson 1927).
+/// 0 where there are none.
+///
+/// ```
+/// use analysis::statistics::least_share;
+///
+/// assert!((least_share(96, 100) - 0.9016).abs() < 1e-4);
+/// ```
+pub fn least_share(seen: u64, all: u64) -> f64 {
+    if all == 0 {
+        return 0.0;
+    }
+    let (share, all) = (seen as f64 / all as f64, all as f64);
+    let part = NORMAL_975 * NORMAL_975 / all;
+    let middle = share + part / 2.0;
+    let half = (part * (share * (1.0 - share) + part / 4.0)).sqrt();
+    (middle - half) / (1.0 + part)
+}
+
+/// Of the standard normal distribution, the value below which 97.5 % lie.
+const NORMAL_975: f64 = 1.959_964;
+
 fn picked(values: &[f64], indices: &[usize]) -> Vec<f64> {
     indices.iter().map(|index| values[*index]).collect()
 }

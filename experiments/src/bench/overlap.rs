@@ -1,10 +1,10 @@
 //! Do source and sink overlap? Both are limited to the same rate, the disk by a control group and
 //! the network by a shaper: a lane without overlap reaches half of it, one with overlap all.
 
+use crate::quota::Quota;
 use crate::said;
 use std::fs;
 use std::io::Write;
-use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,7 +76,9 @@ impl Direction {
 struct Rig {
     folder: TempDir,
     network: Network,
-    group: DiskGroup,
+    /// Both sides run in the group; null does not use the disk.
+    program: PathBuf,
+    _quota: Quota,
 }
 
 impl Rig {
@@ -84,10 +86,13 @@ impl Rig {
         let make = |why: std::io::Error| format!("{}: {why}", disk.display());
         fs::create_dir_all(disk).map_err(make)?;
         let folder = tempfile::Builder::new().prefix("datapump-overlap-").tempdir_in(disk);
+        let quota = Quota::with_disk()?;
+        quota.allow_disk(disk, HELD_BYTES_PER_S)?;
         let rig = Rig {
             folder: folder.map_err(make)?,
             network: Network::make()?,
-            group: DiskGroup::hold(disk)?,
+            program: quota.runs(&target_folder().join("release/datapump"))?,
+            _quota: quota,
         };
         rig.write_source().map_err(make)?;
         rig.write_ssh().map_err(make)?;
@@ -103,14 +108,13 @@ impl Rig {
         file.sync_all()
     }
 
-    /// In place of ssh: runs the command in the far network, and in the group that limits the disk.
+    /// In place of ssh: runs the command in the far network.
     fn write_ssh(&self) -> std::io::Result<()> {
         let script = format!(
-            "#!/bin/sh\necho $$ > {}/cgroup.procs\n\
+            "#!/bin/sh\n\
              while [ \"$1\" != {FAR_ADDRESS} ]; do shift; done; shift\n\
              export SSH_CONNECTION='{NEAR_ADDRESS} 1 {FAR_ADDRESS} 22'\n\
              exec ip netns exec {} sh -c \"$*\"\n",
-            self.group.folder.display(),
             self.network.name,
         );
         let path = self.path("ssh");
@@ -124,14 +128,11 @@ impl Rig {
 
     /// Bytes a second by datapump's own clock.
     fn measure(&self, engine: &str, direction: Direction) -> Result<f64, String> {
-        let program = target_folder().join("release/datapump");
-        let mut command = Command::new("sh");
-        // The near side is in the group too; null does not use the disk.
-        let enter = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.group.folder.display());
-        command.arg("-c").arg(enter).arg("sh").arg(&program).arg("copy");
+        let mut command = Command::new(&self.program);
+        command.arg("copy");
         command.args(["--json", "-q", "--streams", "1", "--direct", "on", "--digest", "crc64"]);
         command.args(["--seal", "off", "--overwrite", "always", "--engine", engine]);
-        command.arg("--ssh").arg(self.path("ssh")).arg("--remote-datapump").arg(&program);
+        command.arg("--ssh").arg(self.path("ssh")).arg("--remote-datapump").arg(&self.program);
         match direction {
             Direction::DiskToNet => {
                 command.arg(self.path("source")).arg(format!("{FAR_ADDRESS}:null:"));
@@ -188,57 +189,6 @@ impl Drop for Network {
         // The veth pair is removed with its far end.
         output(&mut words(&format!("ip netns del {}", self.name))).ok();
     }
-}
-
-/// A control group whose processes read and write one disk at most at this rate.
-struct DiskGroup {
-    folder: PathBuf,
-}
-
-impl DiskGroup {
-    fn hold(disk: &Path) -> Result<DiskGroup, String> {
-        let device = device_of(disk)?;
-        let name = format!("datapump-overlap-{}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/blkio");
-        let (folder, limits) = match first.is_dir() {
-            true => {
-                let limit = format!("{device} {HELD_BYTES_PER_S}");
-                let read = ("blkio.throttle.read_bps_device", limit.clone());
-                (first.join(name), vec![read, ("blkio.throttle.write_bps_device", limit)])
-            }
-            false => {
-                let limit = format!("{device} rbps={HELD_BYTES_PER_S} wbps={HELD_BYTES_PER_S}");
-                (Path::new("/sys/fs/cgroup").join(name), vec![("io.max", limit)])
-            }
-        };
-        let failed = |why: std::io::Error| format!("{}: {why}", folder.display());
-        fs::create_dir(&folder).map_err(failed)?;
-        let group = DiskGroup { folder: folder.clone() };
-        for (file, limit) in limits {
-            fs::write(folder.join(file), limit).map_err(failed)?;
-        }
-        Ok(group)
-    }
-}
-
-impl Drop for DiskGroup {
-    fn drop(&mut self) {
-        fs::remove_dir(&self.folder).ok();
-    }
-}
-
-/// `major:minor` of the whole disk that a folder is on: partitions cannot be limited.
-fn device_of(folder: &Path) -> Result<String, String> {
-    let meta = fs::metadata(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
-    let block = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    if !block.exists() {
-        return Err(format!("{} is on no disk: name one with --disk", folder.display()));
-    }
-    let whole =
-        if block.join("partition").exists() { block.join("../dev") } else { block.join("dev") };
-    let text = fs::read_to_string(&whole).map_err(|why| format!("{}: {why}", whole.display()))?;
-    Ok(text.trim().to_string())
 }
 
 fn words(line: &str) -> Command {

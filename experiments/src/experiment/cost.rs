@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use ::wan::Wan;
 
 use super::Experiment;
-use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
 use super::testbed::{Order, Testbed};
 use crate::bench::shuffle::Shuffle;
+use crate::quota::Quota;
 
 pub(super) const BOTH_ENDS: Experiment = Experiment {
     name: "source-and-target-cpu",

@@ -8,11 +8,11 @@ use std::process::Command;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::steady::{deviation, mean};
 use super::testbed::{Order, Run, Testbed};
 use super::timed::{self, Programs, Stretch};
+use crate::quota::Quota;
 use analysis::statistics::Spread;
 
 pub(super) const LEVELS: Experiment = Experiment {

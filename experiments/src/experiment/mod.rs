@@ -14,7 +14,6 @@ mod levels;
 #[allow(dead_code, reason = "the tests use more of it")]
 mod packets;
 mod post;
-mod quota;
 mod series;
 mod shown;
 mod sources;

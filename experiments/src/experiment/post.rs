@@ -6,11 +6,11 @@ use std::process::Command;
 use ::wan::{Profile, Wan};
 
 use super::Experiment;
-use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::testbed::Testbed;
 use super::timed::{self, Programs, Stretch};
 use super::tools::Tool;
+use crate::quota::Quota;
 
 pub(super) const POST: Experiment = Experiment {
     name: "ssh-compression",

@@ -8,10 +8,10 @@ use ::wan::{Profile, Wan};
 
 use super::Experiment;
 use super::levels::{STEADY, r_squared};
-use super::quota::Quota;
 use super::shown::{Shown, Table};
 use super::testbed::Testbed;
 use super::timed::{self, Programs};
+use crate::quota::Quota;
 use analysis::statistics::Spread;
 use xtask::step::{output, target_folder};
 
@@ -37,7 +37,7 @@ fn sources(testbed: &Testbed) -> Result<Shown, String> {
     let mut fill = Command::new(&testbed.program);
     output(fill.args(["copy", "--no-record", FILE_BYTES]).arg(&file))?;
     let quota = Quota::with_disk()?;
-    quota.allow_reads(&file, DISK_BYTES_PER_S)?;
+    quota.allow_disk(&file, DISK_BYTES_PER_S)?;
     let disk_mbit = read_mbit(&quota, &file)?;
 
     let near = quota.runs(&testbed.program)?;

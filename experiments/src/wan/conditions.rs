@@ -124,10 +124,7 @@ fn look(case: &Case) -> Result<Seen, String> {
         [output_of(wan.near(words_of("nstat -asz")))?, output_of(wan.far(words_of("nstat -asz")))?];
     server.0.kill().ok();
     seen.path = wan.counters();
-    let ways = [seen.path.forward, seen.path.back];
-    let late: u64 = ways.iter().map(|way| way.late_packets).sum();
-    let packets: u64 = ways.iter().map(|way| way.packets.packets_out).sum();
-    seen.late = late as f64 / packets.max(1) as f64;
+    seen.late = seen.path.late_share();
     Ok(seen)
 }
 

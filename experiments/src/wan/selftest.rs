@@ -39,7 +39,7 @@ struct Seen {
     loss: [Option<f64>; 2],
     late_ms_max: f64,
     late_packets: u64,
-    packets: u64,
+    late_share: f64,
     kernel_drops: u64,
     /// Shares of one CPU, the largest of all parts.
     cpu: f64,
@@ -145,9 +145,9 @@ fn look(profile: &Profile, look: Look) -> Result<Seen, String> {
     for way in [counters.forward, counters.back] {
         seen.late_ms_max = seen.late_ms_max.max(way.late_ns_max as f64 / 1e6);
         seen.late_packets += way.late_packets;
-        seen.packets += way.packets.packets_out;
         seen.kernel_drops += way.kernel_drops;
     }
+    seen.late_share = counters.late_share();
     looked.map(|()| seen)
 }
 
@@ -205,13 +205,12 @@ fn datagrams(wan: &Wan, words: &str) -> Result<Value, String> {
 
 /// Deviations from the requested link.
 fn judge(profile: &Profile, seen: &Seen) -> Vec<String> {
-    let late = seen.late_packets as f64 / seen.packets.max(1) as f64;
-    if late > LATE_MAX {
+    if seen.late_share > LATE_MAX {
         // Then the measurement is of the machine, not of the link.
         return vec![format!(
             "void: {:.0} % of the packets came out more than 1 ms late: leave this machine alone \
              meanwhile, or ask for a lower rate",
-            late * 100.0
+            seen.late_share * 100.0
         )];
     }
     let mut faults = Vec::new();
@@ -325,7 +324,7 @@ const ATTEMPTS: u32 = 3;
 const CPU_MAX: f64 = 0.5;
 const CPU_RATE_MAX: u64 = 300_000_000;
 /// The largest share of packets that may be more than 1 ms late.
-pub(super) const LATE_MAX: f64 = 0.03;
+pub(crate) const LATE_MAX: f64 = 0.03;
 const COLUMNS: [&str; 13] = [
     "link",
     "RTT ms",
@@ -379,7 +378,7 @@ mod tests {
         // (measurement, faults)
         let cases = [
             (good.clone(), vec![]),
-            (Seen { late_packets: 4, packets: 99, rtt_ms: 9.0, ..good.clone() }, vec!["void: 4 %"]),
+            (Seen { late_share: 0.04, rtt_ms: 9.0, ..good.clone() }, vec!["void: 4 %"]),
             (Seen { rtt_ms: 103.0, ..good.clone() }, vec!["rtt in ms 103"]),
             (Seen { rtt_least_ms: Some(76.0), ..good.clone() }, vec!["least rtt in ms 76"]),
             (Seen { rtt_least_ms: Some(99.0), ..good.clone() }, vec![]),

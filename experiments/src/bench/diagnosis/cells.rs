@@ -1,5 +1,7 @@
 //! The planted bottlenecks: data, one value per cell.
 
+use super::conditions;
+
 /// One copy over one path with one planted bottleneck, and the correct class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
@@ -14,6 +16,9 @@ pub(super) struct Cell {
     /// The approximate duration of the copy.
     pub seconds: u64,
     pub plant: Plant,
+    /// Other flows on the path until the copy ends, in the words of `cargo xtask wan rivals`; or
+    /// nothing. They begin before the copy, or as their `at=` says.
+    pub beside: &'static str,
 }
 
 /// The planted bottleneck, beyond the words of the path and of the copy.
@@ -28,12 +33,19 @@ pub(super) enum Plant {
     Setting(&'static str),
     /// The sending process gets this many hundredths of a CPU.
     Quota(u64),
+    /// The receiving one.
+    FarQuota(u64),
+    /// The source is a file that is read past the cache, on a disk that is held to this many bytes
+    /// a second.
+    SourceDisk(u64),
+    /// So is the destination.
+    SinkDisk(u64),
+    /// The far host sends.
+    Pull,
     /// A variable of the sending process, `NAME=VALUE`.
     Variable(&'static str),
     /// Every so many ms the link is down for so many ms.
     Cuts(u64, u64),
-    /// Other flows, in the words of `cargo xtask wan rivals`, from before the copy until its end.
-    Rivals(&'static str),
 }
 
 /// Cells whose advice is followed: a second copy with all changes that `explain` advises.
@@ -51,7 +63,12 @@ pub(super) const FOLLOWED: &[&str] = &[
     "loss-10-2",
 ];
 
-pub(super) const CELLS: &[Cell] = &[
+/// All of them, the first ones first.
+pub(super) fn all() -> Vec<&'static Cell> {
+    FIRST.iter().chain(conditions::CELLS).collect()
+}
+
+const FIRST: &[Cell] = &[
     cell("short-102-1", TOO_SHORT, LONG, "--streams 1 --congestion cubic", 3, 1),
     cell("short-20-4", TOO_SHORT, NEAR, "--streams 4 --congestion bbr", 1, 1),
     cell(
@@ -195,7 +212,7 @@ pub(super) const CELLS: &[Cell] = &[
     cell("alone-codel-4", FULL, "--rate 100Mbit --rtt 30ms --aqm fq_codel", FOUR, 160, 14),
 ];
 
-const fn cell(
+pub(super) const fn cell(
     name: &'static str,
     class: &'static str,
     path: &'static str,
@@ -203,44 +220,45 @@ const fn cell(
     mib: u64,
     seconds: u64,
 ) -> Cell {
-    Cell { name, class, path, copy, mib, seconds, plant: Plant::Nothing }
+    Cell { name, class, path, copy, mib, seconds, plant: Plant::Nothing, beside: "" }
 }
 
-const fn beside(rivals: &'static str, cell: Cell) -> Cell {
-    with(Plant::Rivals(rivals), cell)
+pub(super) const fn beside(rivals: &'static str, cell: Cell) -> Cell {
+    Cell { beside: rivals, ..cell }
 }
 
-const fn with(plant: Plant, cell: Cell) -> Cell {
+pub(super) const fn with(plant: Plant, cell: Cell) -> Cell {
     Cell { plant, ..cell }
 }
 
-const TOO_SHORT: &str = "too_short";
-const PAUSES: &str = "pauses";
-const WINDOW: &str = "receive_window";
-const RECEIVER: &str = "slow_receiver";
-const BUFFER: &str = "send_buffer";
-const SOURCE: &str = "slow_source";
-const PASSAGE: &str = "slow_passage";
-const PACING: &str = "pacing";
-const LOSS: &str = "path_loss";
-const FULL: &str = "path_full";
-const SHARED: &str = "shared_bottleneck";
-const SHALLOW: &str = "shallow_buffer";
-const CPU: &str = "host_cpu";
-const UNDETERMINED: &str = "undetermined";
+pub(super) const TOO_SHORT: &str = "too_short";
+pub(super) const PAUSES: &str = "pauses";
+pub(super) const WINDOW: &str = "receive_window";
+pub(super) const RECEIVER: &str = "slow_receiver";
+pub(super) const BUFFER: &str = "send_buffer";
+pub(super) const SOURCE: &str = "slow_source";
+pub(super) const PASSAGE: &str = "slow_passage";
+pub(super) const PACING: &str = "pacing";
+pub(super) const LOSS: &str = "path_loss";
+pub(super) const FULL: &str = "path_full";
+pub(super) const SHARED: &str = "shared_bottleneck";
+pub(super) const POLICER: &str = "policer";
+pub(super) const SHALLOW: &str = "shallow_buffer";
+pub(super) const CPU: &str = "host_cpu";
+pub(super) const UNDETERMINED: &str = "undetermined";
 
-const LONG: &str = "--rate 100Mbit --rtt 102ms --queue 1bdp";
-const MIDDLE: &str = "--rate 100Mbit --rtt 50ms --queue 1bdp";
-const NEAR: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp";
-const THIRTY: &str = "--rate 100Mbit --rtt 30ms --queue 1bdp";
-const FAST: &str = "--rate 300Mbit --rtt 10ms --queue 1bdp";
-const SLOW: &str = "--rate 50Mbit --rtt 20ms --queue 1bdp";
-const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
-const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
-const VETH: &str = "--rate none";
-const ONE: &str = "--streams 1 --congestion cubic";
-const FOUR: &str = "--streams 4 --congestion cubic";
-const FOUR_BBR: &str = "--streams 4 --congestion bbr";
-const FOUR_AT_20: &str = "--streams 4 --congestion cubic --pace 20Mbit";
+pub(super) const LONG: &str = "--rate 100Mbit --rtt 102ms --queue 1bdp";
+pub(super) const MIDDLE: &str = "--rate 100Mbit --rtt 50ms --queue 1bdp";
+pub(super) const NEAR: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp";
+pub(super) const THIRTY: &str = "--rate 100Mbit --rtt 30ms --queue 1bdp";
+pub(super) const FAST: &str = "--rate 300Mbit --rtt 10ms --queue 1bdp";
+pub(super) const SLOW: &str = "--rate 50Mbit --rtt 20ms --queue 1bdp";
+pub(super) const SLOWEST: &str = "--rate 10Mbit --rtt 180ms --queue 1bdp";
+pub(super) const LOSSY: &str = "--rate 100Mbit --rtt 20ms --queue 1bdp --loss 1%";
+pub(super) const VETH: &str = "--rate none";
+pub(super) const ONE: &str = "--streams 1 --congestion cubic";
+pub(super) const FOUR: &str = "--streams 4 --congestion cubic";
+pub(super) const FOUR_BBR: &str = "--streams 4 --congestion bbr";
+pub(super) const FOUR_AT_20: &str = "--streams 4 --congestion cubic --pace 20Mbit";
 /// TLS without the CPU's AES instructions, as on an old host.
-const NO_AES: Plant = Plant::Variable("OPENSSL_ia32cap=~0x200000200000000");
+pub(super) const NO_AES: Plant = Plant::Variable("OPENSSL_ia32cap=~0x200000200000000");

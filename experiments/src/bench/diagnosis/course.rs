@@ -8,37 +8,40 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::wan::{Profile, Rivals, Wan};
+use ::wan::{Scenario, Wan};
 use serde_json::Value;
 
 use super::cells::{Cell, Plant};
+use crate::quota::Quota;
 use xtask::step::output;
 
-/// Makes the copy of a cell with these options, and returns the stored verdict.
+/// What a copy has shown.
+pub(super) struct Shown {
+    /// As it is stored.
+    pub verdict: Value,
+    /// Of the packets, the share that left the link more than 1 ms late.
+    pub late_share: f64,
+}
+
+/// Makes the copy of a cell with these options.
 pub(super) fn run(
     program: &Path,
     cell: &Cell,
     options: &[String],
     mib: u64,
     store: &Path,
-) -> Result<Value, String> {
+) -> Result<Shown, String> {
     fs::remove_file(store).ok();
-    let wan = Wan::up(&profile(cell)?, Some(program))?;
-    let rivals = match cell.plant {
-        Plant::Rivals(word) => Some(wan.rivals(&Rivals::from_word(word)?)?),
-        _ => None,
-    };
-    if rivals.is_some() {
+    let scenario = scenario(cell)?;
+    let wan = Wan::up(&scenario.profile, Some(program))?;
+    let rivals = wan.begin(&scenario)?;
+    if !rivals.is_empty() {
         thread::sleep(RIVALS_BEFORE);
     }
-    let copy = Copy { program, cell, options, mib, store };
-    let group = match cell.plant {
-        Plant::Quota(hundredths) => Some(CpuGroup::hold(hundredths)?),
-        _ => None,
-    };
-    let command = copy.command(&wan, group.as_ref());
+    let limits = Limits::set(program, cell.plant, mib, store)?;
+    let copy = Copy { limits: &limits, cell, options, mib, store };
     let told = |why: io::Error| format!("{}: {why}", cell.name);
-    let mut command = wan.near(command).map_err(told)?;
+    let mut command = wan.near(copy.command(&wan)).map_err(told)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     match cell.plant {
         Plant::Source(_) => command.stdin(Stdio::piped()),
@@ -47,21 +50,76 @@ pub(super) fn run(
     };
     let child = command.spawn().map_err(told)?;
     attend(child, &wan, cell, mib)?;
+    let late_share = wan.counters().late_share();
     drop(rivals);
     drop(wan);
-    explained(program, store)
+    Ok(Shown { verdict: explained(program, store)?, late_share })
 }
 
-fn profile(cell: &Cell) -> Result<Profile, String> {
-    let mut words: Vec<&str> = cell.path.split_whitespace().collect();
+/// The path of a cell, what changes there, and who else sends.
+pub(super) fn scenario(cell: &Cell) -> Result<Scenario, String> {
+    let mut words: Vec<&str> = Vec::new();
     if let Plant::Setting(setting) = cell.plant {
         words.extend(["--sysctl", setting]);
     }
-    Profile::from_words(&words)
+    if !cell.beside.is_empty() {
+        words.extend(["--rivals", cell.beside]);
+    }
+    // Changes are the last words.
+    words.extend(cell.path.split_whitespace());
+    Scenario::from_words(&words)
+}
+
+/// The programs of both hosts, within what they may use, and the file of a disk.
+struct Limits {
+    near: PathBuf,
+    far: PathBuf,
+    file: PathBuf,
+    _quota: Option<Quota>,
+}
+
+impl Limits {
+    fn set(program: &Path, plant: Plant, mib: u64, store: &Path) -> Result<Limits, String> {
+        let mut limits = Limits {
+            near: program.to_path_buf(),
+            far: program.to_path_buf(),
+            file: store.with_extension("file"),
+            _quota: None,
+        };
+        let quota = match plant {
+            Plant::Quota(percent) | Plant::FarQuota(percent) => {
+                let quota = Quota::new()?;
+                quota.allow(Some(percent as f64))?;
+                quota
+            }
+            Plant::SourceDisk(bytes_per_s) | Plant::SinkDisk(bytes_per_s) => {
+                let mut fill = Command::new(program);
+                fill.args(["copy", "-q", "--no-record", "--overwrite", "always"]);
+                output(fill.arg(format!("zero:{mib}M")).arg(&limits.file))?;
+                let quota = Quota::with_disk()?;
+                quota.allow_disk(&limits.file, bytes_per_s)?;
+                quota
+            }
+            _ => return Ok(limits),
+        };
+        let within = quota.runs(program)?;
+        match plant {
+            Plant::FarQuota(_) | Plant::SinkDisk(_) => limits.far = within,
+            _ => limits.near = within,
+        }
+        limits._quota = Some(quota);
+        Ok(limits)
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        fs::remove_file(&self.file).ok();
+    }
 }
 
 struct Copy<'a> {
-    program: &'a Path,
+    limits: &'a Limits,
     cell: &'a Cell,
     options: &'a [String],
     mib: u64,
@@ -69,27 +127,29 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn command(&self, wan: &Wan, group: Option<&CpuGroup>) -> Command {
-        let mut command = match group {
-            None => Command::new(self.program),
-            Some(group) => {
-                let enter =
-                    format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.folder.display());
-                let mut command = Command::new("sh");
-                command.arg("-c").arg(enter).arg("sh").arg(self.program);
-                command
-            }
-        };
+    fn command(&self, wan: &Wan) -> Command {
+        let mut command = Command::new(&self.limits.near);
         let bytes = format!("null:{}M", self.mib);
+        let file = self.limits.file.display();
         let ends = match self.cell.plant {
             Plant::Source(_) => ["-".to_string(), "far:null:".to_string()],
             Plant::Reader(_) => [format!("far:{bytes}"), "-".to_string()],
+            Plant::Pull => [format!("far:{bytes}"), "null:".to_string()],
+            Plant::SourceDisk(_) => [file.to_string(), "far:null:".to_string()],
+            Plant::SinkDisk(_) => [bytes, format!("far:{file}")],
             _ => [bytes, "far:null:".to_string()],
         };
         command.args(["copy", "-q", "--ssh", &wan.ssh_command()]).args(self.options).args(ends);
-        if let Plant::Variable(variable) = self.cell.plant {
-            let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
-            command.env(name, value);
+        command.arg("--remote-datapump").arg(&self.limits.far);
+        match self.cell.plant {
+            Plant::Variable(variable) => {
+                let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+                command.env(name, value);
+            }
+            Plant::SourceDisk(_) | Plant::SinkDisk(_) => {
+                command.args(["--direct", "on", "--overwrite", "always"]);
+            }
+            _ => {}
         }
         command.env_remove("DATAPUMP_NO_RECORD").env("DATAPUMP_RESULTS", self.store);
         command
@@ -169,42 +229,6 @@ fn explained(program: &Path, store: &Path) -> Result<Value, String> {
     let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut verdicts = events.filter(|event| event["event"] == "verdict");
     verdicts.next().ok_or_else(|| format!("explain says no verdict:\n{said}"))
-}
-
-/// A control group with a limit on CPU time, for both versions of the kernel's control groups.
-struct CpuGroup {
-    folder: PathBuf,
-}
-
-impl CpuGroup {
-    fn hold(hundredths: u64) -> Result<CpuGroup, String> {
-        let name = format!("datapump-diagnosis-{}", std::process::id());
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let (folder, file, text) = match first.join("cpu.cfs_quota_us").exists() {
-            true => (first.join(name), "cpu.cfs_quota_us", format!("{}", hundredths * 1000)),
-            false => {
-                let folder = Path::new("/sys/fs/cgroup").join(name);
-                (folder, "cpu.max", format!("{} 100000", hundredths * 1000))
-            }
-        };
-        let told = |why: io::Error| format!("{}: {why}", folder.display());
-        fs::create_dir(&folder).map_err(told)?;
-        let group = CpuGroup { folder: folder.clone() };
-        fs::write(folder.join(file), text).map_err(told)?;
-        Ok(group)
-    }
-}
-
-impl Drop for CpuGroup {
-    fn drop(&mut self) {
-        // Its last process may still be exiting.
-        for _ in 0..50 {
-            if fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
 
 const CHUNK_BYTES: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! A control group with a limit on CPU time and, optionally, on disk reads; for both versions of
-//! the kernel's control groups.
+//! A control group with a limit on CPU time and, optionally, on a disk; for both versions of the
+//! kernel's control groups.
 
 use std::cell::Cell;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     /// Version 1 has a group for each controller.
     groups: Vec<PathBuf>,
     /// For the scripts that start in the group.
@@ -18,12 +18,12 @@ pub(super) struct Quota {
 
 impl Quota {
     /// Limits CPU time.
-    pub(super) fn new() -> Result<Quota, String> {
+    pub(crate) fn new() -> Result<Quota, String> {
         Quota::of(&["cpu"])
     }
 
-    /// Limits CPU time and disk reads.
-    pub(super) fn with_disk() -> Result<Quota, String> {
+    /// Limits CPU time and a disk.
+    pub(crate) fn with_disk() -> Result<Quota, String> {
         Quota::of(&["cpu", "blkio"])
     }
 
@@ -48,7 +48,7 @@ impl Quota {
     }
 
     /// A script in place of a program: the program and its children run in the group.
-    pub(super) fn runs(&self, program: &Path) -> Result<PathBuf, String> {
+    pub(crate) fn runs(&self, program: &Path) -> Result<PathBuf, String> {
         let told = |why: std::io::Error| format!("a script for a control group: {why}");
         self.scripts.set(self.scripts.get() + 1);
         let script = self.folder.path().join(format!("within-{}", self.scripts.get()));
@@ -61,7 +61,7 @@ impl Quota {
     }
 
     /// A share of one CPU in percent; `None` is no limit.
-    pub(super) fn allow(&self, percent: Option<f64>) -> Result<(), String> {
+    pub(crate) fn allow(&self, percent: Option<f64>) -> Result<(), String> {
         let period = f64::from(PERIOD_US);
         let quota = percent.map(|percent| ((percent / 100.0 * period) as u32).max(QUOTA_US_MIN));
         let text = |all: &str| quota.map_or(all.to_string(), |quota| quota.to_string());
@@ -74,12 +74,20 @@ impl Quota {
         }
     }
 
-    /// A limit in bytes a second for the disk that this file is on.
-    pub(super) fn allow_reads(&self, file: &Path, bytes_per_s: u64) -> Result<(), String> {
+    /// A limit in bytes a second, each way, for the disk that this file or folder is on. Only
+    /// direct writes are held to it by version 1.
+    pub(crate) fn allow_disk(&self, file: &Path, bytes_per_s: u64) -> Result<(), String> {
         let disk = disk_of(file).map_err(|why| format!("{}: {why}", file.display()))?;
         match self.file("blkio.throttle.read_bps_device") {
-            Some(first) => write(&first, &format!("{disk} {bytes_per_s}")),
-            None => write(&self.groups[0].join("io.max"), &format!("{disk} rbps={bytes_per_s}")),
+            Some(first) => {
+                write(&first, &format!("{disk} {bytes_per_s}"))?;
+                let writes = first.with_file_name("blkio.throttle.write_bps_device");
+                write(&writes, &format!("{disk} {bytes_per_s}"))
+            }
+            None => {
+                let limits = format!("{disk} rbps={bytes_per_s} wbps={bytes_per_s}");
+                write(&self.groups[0].join("io.max"), &limits)
+            }
         }
     }
 
@@ -96,7 +104,8 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
 fn disk_of(file: &Path) -> std::io::Result<String> {
     let device = fs::metadata(file)?.dev();
     let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let known = Path::new("/sys/dev/block").join(&numbers).canonicalize()?;
+    let known = Path::new("/sys/dev/block").join(&numbers);
+    let known = known.canonicalize().map_err(|_| std::io::Error::other("it is on no disk"))?;
     match known.join("partition").exists() {
         true => fs::read_to_string(known.with_file_name("dev")).map(|text| text.trim().to_string()),
         false => Ok(numbers),
