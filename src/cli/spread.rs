@@ -294,9 +294,6 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         split_above: args.split_above(share),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })?;
-    if args.far.is_some() && args.split_above_typed {
-        console.remark("large files go whole to a far host: --split-above changes nothing");
-    }
     for one in news {
         if let News::Refused(host, why) = one {
             console.warning(&format!("the far host {host} cannot be used now: {why}"));

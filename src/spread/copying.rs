@@ -10,8 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use super::destination::far::Far;
+use super::destination::{Destination, DestinationFolder, Name, Spot};
 use super::ranges::{Pace, Progress, assemble, copy_range};
 use super::records::{Copying, Shard, below};
+use super::staged_file::StagedFile;
 use super::storage::STAGED;
 use analysis::shards::given;
 use analysis::shards::lease::LeaseTimes;
@@ -69,13 +72,15 @@ type Unbegun = VecDeque<(Vec<u8>, u64)>;
 #[derive(Debug)]
 pub(super) struct ShardOrder {
     pub source: PathBuf,
-    pub staging: PathBuf,
+    pub place: DestinationFolder,
+    /// The name of its staging folder.
+    pub attempt: String,
     pub copying: Copying,
     /// The items that are left, by their names.
     pub items: BTreeMap<Vec<u8>, u64>,
     pub shard: Shard,
-    /// The ranges of a file that is put together, with their digests.
-    pub parts: Option<Result<Parts, Fault>>,
+    /// Of the ranges of a file that is put together.
+    pub digests: Option<Result<Vec<String>, Fault>>,
     /// The source is a file, and not a folder with names.
     pub is_single: bool,
     pub times: LeaseTimes,
@@ -85,8 +90,20 @@ pub(super) struct ShardOrder {
     pub far: Option<(Vec<String>, Remote)>,
 }
 
-/// Where the ranges of a file are, and their digests.
-pub(super) type Parts = (Vec<PathBuf>, Vec<String>);
+impl ShardOrder {
+    /// The staging folder; each try to copy to a far host has a folder of its own in it.
+    fn staging(&self, copied_by: Option<usize>) -> PathBuf {
+        let attempt = self.place.staging().join(&self.attempt);
+        copied_by.map_or(attempt.clone(), |number| attempt.join(number.to_string()))
+    }
+
+    /// What is no whole file of its source, there.
+    fn staged(&self, copied_by: Option<usize>) -> Spot {
+        let folder = copied_by.map(|number| format!("{number}/")).unwrap_or_default();
+        let name = Name([folder.as_bytes(), STAGED].concat());
+        Spot::Staged { attempt: self.attempt.clone(), name }
+    }
+}
 
 impl ShardCopy {
     pub(super) fn start(order: ShardOrder, tell: &Sender<Told>) -> ShardCopy {
@@ -174,23 +191,39 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Copies some files, to one far host after the other where one is lost. Each try has a folder
-/// of its own: what the far side of a lost one still writes is then in no other's file.
 fn copy_some(
     order: &ShardOrder,
     mut left: BTreeMap<Vec<u8>, u64>,
     (watch, progress): (&Mutex<Weak<Watch>>, &Progress),
     tell: &Sender<Told>,
 ) -> Result<Waits, Fault> {
+    at_a_host(order, progress, tell, &mut |to| {
+        copy_to(order, &mut left, to, (watch, progress), tell)
+    })
+}
+
+/// Where a try to copy goes: here, or to a far host, and then into which of its folders.
+#[derive(Clone, Copy, Debug)]
+struct To<'a> {
+    host: Option<&'a String>,
+    copied_by: Option<usize>,
+}
+
+/// What is copied here, or at one far host after the other where one is lost. Each try has a folder
+/// of its own: what the far side of a lost one still writes is then in no other's file.
+fn at_a_host<T>(
+    order: &ShardOrder,
+    progress: &Progress,
+    tell: &Sender<Told>,
+    copy: &mut dyn FnMut(To<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let tries: Vec<Option<&String>> = match &order.far {
         Some((hosts, _)) => hosts.iter().map(Some).collect(),
         None => vec![None],
     };
     let count = tries.len();
     for (number, host) in tries.into_iter().enumerate() {
-        let copied_by = host.map(|_| number);
-        let ended = copy_to(order, &mut left, (host, copied_by), (watch, progress), tell);
-        match ended {
+        match copy(To { host, copied_by: host.map(|_| number) }) {
             Err(fault) if fault.class == Class::Unreachable => {
                 let lost = host.cloned().map(|host| Told::LostHost(host, fault.clone()));
                 lost.into_iter().for_each(|lost| drop(tell.send(lost)));
@@ -207,7 +240,7 @@ fn copy_some(
 fn copy_to(
     order: &ShardOrder,
     left: &mut BTreeMap<Vec<u8>, u64>,
-    (host, copied_by): (Option<&String>, Option<usize>),
+    to: To<'_>,
     (watched, progress): (&Mutex<Weak<Watch>>, &Progress),
     tell: &Sender<Told>,
 ) -> Result<Waits, Fault> {
@@ -221,9 +254,10 @@ fn copy_to(
     let (names, items) = (left.clone(), Mutex::new(std::mem::take(left)));
     let over = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
-        let hearing = Hearing { items: &items, source: &order.source, over: &over, copied_by };
+        let (source, copied_by) = (&order.source, to.copied_by);
+        let hearing = Hearing { items: &items, source, over: &over, copied_by };
         scope.spawn(move || hearing.hear(&heard, tell));
-        let ended = carry_out(order, &names, (host, copied_by), &watch);
+        let ended = carry_out(order, &names, to, &watch);
         over.store(true, Relaxed);
         {
             // At one moment, so that no byte is counted twice, or not.
@@ -237,29 +271,45 @@ fn copy_to(
     });
     *left = items.into_inner().unwrap_or_else(PoisonError::into_inner);
     if ended.is_ok() && !left.is_empty() {
-        let _ = tell.send(Told::Unsaid { items: left.values().copied().collect(), copied_by });
+        let (items, copied_by) = (left.values().copied().collect(), to.copied_by);
+        let _ = tell.send(Told::Unsaid { items, copied_by });
     }
     ended
 }
 
 /// Copies a range, or puts a file together.
 fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
-    let staged = below(&order.staging, STAGED);
-    let name = order.items.keys().next().cloned().unwrap_or_default();
-    let source = below(&order.source, &name);
-    let done = match (&order.shard.range, &order.shard.whole, &order.parts) {
-        (Some(range), _, _) => copy_range(range, &source, &staged, (progress, &order.pace))
-            .map(|done| (range.len, done)),
-        (None, Some(whole), Some(Ok((parts, digests)))) => {
-            assemble(whole, parts, digests, &staged, progress).map(|done| (whole.size, done))
-        }
-        (_, _, Some(Err(fault))) => Err(fault.clone()),
-        _ => Err(Fault::new(Class::Local, "a shard is neither a range nor a whole")),
-    };
+    let done = at_a_host(order, progress, tell, &mut |To { host, copied_by }| {
+        let staged = order.staged(copied_by);
+        let (bytes, (digest, waits)) = match (&order.shard.range, &order.shard.whole) {
+            (Some(range), _) => {
+                let before = progress.bytes.load(Relaxed);
+                let copied = range_to(order, host, &staged, progress);
+                if copied.is_err() {
+                    progress.bytes.store(before, Relaxed);
+                }
+                (range.len, copied?)
+            }
+            (None, Some(whole)) => {
+                let digests = order.digests.clone().unwrap_or(Ok(Vec::new()))?;
+                let mut destination = match (host, &order.far) {
+                    (Some(host), Some((_, remote))) => {
+                        Destination::Far(Box::new(Far::alone(order.place.clone(), host, remote)))
+                    }
+                    _ => Destination::Here(order.place.clone()),
+                };
+                (whole.size, assemble(whole, &digests, (&mut destination, &staged), progress)?)
+            }
+            (None, None) => {
+                return Err(Fault::new(Class::Local, "a shard is neither a range nor a whole"));
+            }
+        };
+        Ok((bytes, digest, waits, copied_by))
+    });
     let ended = match done {
-        Ok((bytes, (digest, waits))) => {
-            let _ =
-                tell.send(Told::Staged { item: 0, bytes, digest: Some(digest), copied_by: None });
+        Ok((bytes, digest, waits, copied_by)) => {
+            let digest = Some(digest);
+            let _ = tell.send(Told::Staged { item: 0, bytes, digest, copied_by });
             Ok(waits)
         }
         // What ends a copy, or is wrong with the destination, is not the file's.
@@ -272,10 +322,28 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
     let _ = tell.send(Told::Ended(ended));
 }
 
+fn range_to(
+    order: &ShardOrder,
+    host: Option<&String>,
+    staged: &Spot,
+    progress: &Progress,
+) -> Result<(String, Waits), Fault> {
+    let Some(range) = &order.shard.range else { return Err(Fault::interrupted()) };
+    let name = order.items.keys().next().map(Vec::as_slice).unwrap_or_default();
+    let path = order.place.path(staged);
+    let to = match (host, &order.far) {
+        (Some(host), Some((_, remote))) => {
+            StagedFile::far((host, &path), order.copying.streams, remote, &progress.stop)?
+        }
+        _ => StagedFile::here(&path)?,
+    };
+    copy_range(range, &below(&order.source, name), to, (progress, &order.pace))
+}
+
 fn carry_out(
     order: &ShardOrder,
     names: &BTreeMap<Vec<u8>, u64>,
-    (host, copied_by): (Option<&String>, Option<usize>),
+    to: To<'_>,
     watch: &Arc<Watch>,
 ) -> Result<Waits, Fault> {
     let fault = |why| Fault::system("keep the list of names in a temporary file", &why);
@@ -285,10 +353,7 @@ fn carry_out(
     }
     list.flush().map_err(fault)?;
     let name = names.keys().next().map(Vec::as_slice).unwrap_or_default();
-    let target = match copied_by {
-        Some(number) => order.staging.join(number.to_string()),
-        None => order.staging.clone(),
-    };
+    let target = order.staging(to.copied_by);
     let (source, listed) = match order.is_single {
         true => (below(&order.source, name), None),
         false => {
@@ -299,7 +364,7 @@ fn carry_out(
         sources: vec![Location::Path(source)],
         source_host: None,
         target: Location::Path(target),
-        target_host: host.cloned(),
+        target_host: to.host.cloned(),
         settings: settings(&order.copying),
         listed,
         remote: order.far.as_ref().map(|(_, remote)| remote.clone()).unwrap_or_default(),

@@ -4,6 +4,7 @@
 
 pub mod far;
 pub(super) mod here;
+mod joining;
 pub mod serving;
 
 use std::path::{Path, PathBuf};
@@ -137,6 +138,18 @@ pub enum Step {
     /// Each second name for what has the first; none is replaced.
     Link(Vec<(Spot, Spot)>),
     SyncFolders(Vec<Spot>),
+    /// Goes on putting these ranges together in a staged file, which has so many bytes of them.
+    Join {
+        parts: Vec<u32>,
+        staged: Spot,
+        at: u64,
+    },
+    /// Such a file that has all of its bytes gets its mode and time, and is synced.
+    Complete {
+        staged: Spot,
+        size: u64,
+        look: Option<FileLook>,
+    },
     RemoveParts(Vec<u32>),
     MakeFolders(Vec<Name>),
     SetFolders(Vec<FolderLook>),
@@ -146,6 +159,14 @@ pub enum Step {
     Fence(u32),
     /// Removes what the job has there.
     Leave,
+}
+
+/// Mode and time of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileLook {
+    pub mode: u32,
+    pub mtime_s: i64,
+    pub mtime_ns: u32,
 }
 
 /// Mode and time of a folder.
@@ -170,6 +191,8 @@ pub enum Reply {
     Folder,
     /// There is more to do: the same step again.
     GoesOn,
+    /// So many bytes are put together.
+    Joined(u64),
     Prepared {
         folder: Name,
         was_empty: bool,

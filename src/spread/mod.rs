@@ -16,6 +16,7 @@ pub mod planning;
 mod ranges;
 mod rebuilding;
 pub mod records;
+mod staged_file;
 mod storage;
 pub mod submitted;
 pub mod view;
@@ -240,10 +241,9 @@ fn free_name() -> Result<PathBuf, Fault> {
     free.next().ok_or_else(|| Fault::usage("name a new folder for the job with --job"))
 }
 
-/// How a job of so many workers is cut. To far hosts a large file goes whole, by one worker.
-pub fn cutting(workers: usize, split_above: u64, is_far: bool) -> Cutting {
-    let range_above = (!is_far).then_some(split_above);
-    Cutting { range_above, ..Cutting::new(Cost::UNKNOWN, workers) }
+/// How a job of so many workers is cut.
+pub fn cutting(workers: usize, split_above: u64) -> Cutting {
+    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
 }
 
 /// The values of `--on`, as the user reads them.

@@ -2,24 +2,24 @@
 //! together. Nothing is written into a file that another attempt writes to, so that nothing of an
 //! attempt that is taken for lost can come into the file late.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use blake3::hazmat::{
-    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
-};
-use rustix::fs::{Timespec, Timestamps};
-
+use super::destination::{Destination, FileLook, Reply, Spot, Step, strange};
 use super::records::{Range, Whole};
+use super::staged_file::StagedFile;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
 use base::units::{Nanos, Tick};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use mover::io::clock;
 
 /// How far a copy of ranges is, and whether it is to stop.
@@ -70,14 +70,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) fn copy_range(
     range: &Range,
     source: &Path,
-    staged: &Path,
+    mut to: StagedFile<'_>,
     (progress, pace): (&Progress, &Pace),
 ) -> Result<(String, Waits), Fault> {
     let read = |why: io::Error| Fault::io("read", source, &why);
-    let write = |why: io::Error| Fault::write("write", staged, &why);
     let from = File::open(source).map_err(read)?;
     unchanged(&from, source, range)?;
-    let to = new_file(staged)?;
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(range.offset);
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -99,7 +97,7 @@ pub(super) fn copy_range(
         let filled = clock::now();
         hasher.update(&buffer[..wanted]);
         let hashed = clock::now();
-        to.write_all_at(&buffer[..wanted], done).map_err(write)?;
+        to.write(&buffer[..wanted])?;
         waits.source_s += filled.since(began).seconds();
         waits.cpu_s += hashed.since(filled).seconds();
         waits.destination_s += clock::now().since(hashed).seconds();
@@ -107,10 +105,10 @@ pub(super) fn copy_range(
         pace.spend(wanted as u64, began);
         progress.bytes.fetch_add(wanted as u64, Relaxed);
     }
-    let began = clock::now();
-    to.sync_all().map_err(write)?;
-    waits.destination_s += clock::now().since(began).seconds();
     unchanged(&from, source, range)?;
+    let began = clock::now();
+    to.finish()?;
+    waits.destination_s += clock::now().since(began).seconds();
     Ok((hex(&hasher.finalize_non_root()), waits))
 }
 
@@ -129,45 +127,35 @@ fn changed(path: &Path) -> Fault {
     Fault::new(Class::SourceChanged, text)
 }
 
-/// Puts ranges together: by the file system itself where it can, without the bytes passing here.
+/// Has ranges put together at the destination, and merges their digests.
 pub(super) fn assemble(
     whole: &Whole,
-    parts: &[PathBuf],
     digests: &[String],
-    staged: &Path,
+    (destination, staged): (&mut Destination, &Spot),
     progress: &Progress,
 ) -> Result<(String, Waits), Fault> {
-    let write = |why: io::Error| Fault::write("write", staged, &why);
     let began = clock::now();
-    let to = new_file(staged)?;
-    for part in parts {
-        let from = File::open(part).map_err(|why| Fault::io("open", part, &why))?;
-        let mut left = from.metadata().map_err(|why| Fault::io("look at", part, &why))?.len();
-        while left > 0 {
-            if progress.stop.load(Relaxed) {
-                return Err(Fault::interrupted());
-            }
-            let most = left.min(COPIED_AT_ONCE) as usize;
-            match rustix::fs::copy_file_range(&from, None, &to, None, most) {
-                Ok(0) => return Err(Fault::io("read", part, &io::ErrorKind::UnexpectedEof.into())),
-                Ok(count) => left -= count as u64,
-                Err(why) => return Err(write(why.into())),
-            }
+    let digest = merged(digests).ok_or_else(|| {
+        let of = destination.shown(staged);
+        Fault::new(Class::Corrupt, format!("a digest of '{of}' is no digest"))
+    })?;
+    let mut at = 0;
+    while at < whole.size {
+        if progress.stop.load(Relaxed) {
+            return Err(Fault::interrupted());
+        }
+        let (parts, staged) = (whole.parts.clone(), staged.clone());
+        match destination.ask(&Step::Join { parts, staged, at })? {
+            Reply::Joined(until) if until > at => at = until,
+            other => return Err(strange(&other)),
         }
     }
-    if to.metadata().map_err(write)?.len() != whole.size {
-        return Err(Fault::new(Class::Corrupt, format!("'{}' lacks a range", staged.display())));
+    let Whole { size, mtime_s, mtime_ns, .. } = *whole;
+    let look = whole.mode.map(|mode| FileLook { mode, mtime_s, mtime_ns });
+    match destination.ask(&Step::Complete { staged: staged.clone(), size, look })? {
+        Reply::Done => {}
+        other => return Err(strange(&other)),
     }
-    if let Some(mode) = whole.mode {
-        to.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(write)?;
-        let time = Timespec { tv_sec: whole.mtime_s, tv_nsec: whole.mtime_ns.into() };
-        let times = Timestamps { last_access: time, last_modification: time };
-        rustix::fs::futimens(&to, &times).map_err(|why| write(why.into()))?;
-    }
-    to.sync_all().map_err(write)?;
-    let digest = merged(digests).ok_or_else(|| {
-        Fault::new(Class::Corrupt, format!("a digest of '{}' is no digest", staged.display()))
-    })?;
     let destination_s = clock::now().since(began).seconds();
     Ok((digest, Waits { destination_s, ..Waits::default() }))
 }
@@ -197,13 +185,6 @@ fn left_count(count: usize) -> Option<usize> {
     (count > 1).then(|| 1 << (count - 1).ilog2())
 }
 
-fn new_file(path: &Path) -> Result<File, Fault> {
-    // It may be there from a call whose answer was lost.
-    let mut options = OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened.map_err(|why| Fault::write("write", path, &why))
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -213,10 +194,10 @@ fn value(hex: &str) -> Option<ChainingValue> {
 }
 
 const BUFFER_BYTES: usize = 1 << 20;
-const COPIED_AT_ONCE: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
+    use super::super::destination::{DestinationFolder, Name};
     use super::*;
     use analysis::shards::plan::{Cost, Cutting, ranges};
 
@@ -224,6 +205,11 @@ mod tests {
     fn ranges_have_the_digest_of_the_file() {
         let scratch = tempfile::tempdir().unwrap();
         let source = scratch.path().join("source");
+        let (folder, id) = (Name::from(scratch.path()), "1f".to_string());
+        let place = DestinationFolder { folder, id, token: String::new() };
+        std::fs::create_dir_all(place.path(&Spot::Parts)).unwrap();
+        let staged = Spot::Staged { attempt: "9.1".to_string(), name: Name(b"staged".to_vec()) };
+        std::fs::create_dir(place.path(&staged.above())).unwrap();
         for bytes in [2049_usize, 4096, 10_000, 1 << 20, 3_000_001] {
             let content: Vec<u8> = (0..bytes).map(|i| (i * i / 7) as u8).collect();
             std::fs::write(&source, &content).unwrap();
@@ -234,21 +220,33 @@ mod tests {
             let progress = Progress::default();
             let (mut parts, mut digests) = (Vec::new(), Vec::new());
             for (number, cut) in ranges(bytes as u64, &cutting).unwrap().into_iter().enumerate() {
-                let part = scratch.path().join(format!("part-{number}"));
+                let number = number as u32;
+                let part = StagedFile::here(&place.path(&Spot::Part(number))).unwrap();
                 let (offset, len, size) = (cut.offset, cut.len, bytes as u64);
                 let range = Range { offset, len, size, mtime_s, mtime_ns };
                 let (digest, _) =
-                    copy_range(&range, &source, &part, (&progress, &Pace::default())).unwrap();
-                parts.push(part);
+                    copy_range(&range, &source, part, (&progress, &Pace::default())).unwrap();
+                parts.push(number);
                 digests.push(digest);
             }
-            let staged = scratch.path().join("whole");
             let (size, mode) = (bytes as u64, Some(0o640));
-            let whole = Whole { parts: Vec::new(), size, mtime_s, mtime_ns, mode };
-            let (digest, _) = assemble(&whole, &parts, &digests, &staged, &progress).unwrap();
+            let whole = Whole { parts, size, mtime_s, mtime_ns, mode };
+            let mut destination = Destination::Here(place.clone());
+            let at = (&mut destination, &staged);
+            let (digest, _) = assemble(&whole, &digests, at, &progress).unwrap();
             assert_eq!(digest, blake3::hash(&content).to_hex().to_string(), "{bytes}");
-            assert_eq!(std::fs::read(&staged).unwrap(), content);
-            let times = std::fs::metadata(&staged).unwrap();
+            // Some of it again, as if an answer had been lost.
+            let at = bytes as u64 / 2;
+            let again = Step::Join { parts: whole.parts.clone(), staged: staged.clone(), at };
+            assert_eq!(destination.ask(&again), Ok(Reply::Joined(size)));
+            assert_eq!(std::fs::read(place.path(&staged)).unwrap(), content);
+            let look = None;
+            let short = Step::Complete { staged: staged.clone(), size: size + 1, look };
+            assert_eq!(destination.ask(&short).unwrap_err().class, Class::Corrupt);
+            let last = Some(FileLook { mode: 0o640, mtime_s, mtime_ns });
+            let complete = Step::Complete { staged: staged.clone(), size, look: last };
+            assert_eq!(destination.ask(&complete), Ok(Reply::Done));
+            let times = std::fs::metadata(place.path(&staged)).unwrap();
             assert_eq!((times.mtime(), times.mode() & 0o777), (mtime_s, 0o640));
         }
     }
@@ -273,8 +271,8 @@ mod tests {
         std::fs::write(&source, "abc").unwrap();
         let range = Range { offset: 0, len: 3, size: 4, mtime_s: 0, mtime_ns: 0 };
         let progress = Progress::default();
-        let part = scratch.path().join("part");
-        let ran = copy_range(&range, &source, &part, (&progress, &Pace::default()));
+        let part = StagedFile::here(&scratch.path().join("part")).unwrap();
+        let ran = copy_range(&range, &source, part, (&progress, &Pace::default()));
         assert_eq!(ran.unwrap_err().class, Class::SourceChanged);
     }
 }

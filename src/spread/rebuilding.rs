@@ -64,8 +64,7 @@ pub fn resumed(
     if !is_planned {
         folder.set_plan(&PlanState { planned: None, ..plan })?;
     }
-    let is_far = folder.manifest.far.is_some();
-    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above, is_far)
+    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above)
         .limited(folder.manifest.copying.bytes_per_second);
     Ok((RunOrder { program, cutting, earlier, is_planned, ssh, leaves: || false }, repaired))
 }

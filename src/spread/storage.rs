@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::copying::Parts;
 use super::destination::{Destination, Found, Linked, Name, Reply, Spot, Step, here, strange};
 use super::ending::{Line, each_line};
 use super::folder::{JobFolder, Part, read_json, replace};
@@ -227,8 +226,8 @@ impl Storage {
         Ok(Answer::Opened(opened))
     }
 
-    /// The ranges of a file, where they are and their digests.
-    pub(super) fn parts(&self, whole: &Whole) -> Result<Parts, Fault> {
+    /// The digests of the ranges of a file.
+    pub(super) fn digests(&self, whole: &Whole) -> Result<Vec<String>, Fault> {
         let mut digests: BTreeMap<u32, String> = BTreeMap::new();
         for (held, _) in self.folder.done()? {
             if whole.parts.contains(&held.claim.shard) {
@@ -248,11 +247,7 @@ impl Storage {
                 })?;
             }
         }
-        let path = |part: &u32| self.destination.place().path(&Spot::Part(*part));
-        let paths: Vec<PathBuf> = whole.parts.iter().map(path).collect();
-        let digests: Vec<String> =
-            whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect();
-        Ok((paths, digests))
+        Ok(whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect())
     }
 
     fn claim_file(&self, claim: Claim, worker: &str) -> PathBuf {

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::copying::{ShardCopy, ShardOrder, Told};
+use super::destination::Destination;
 use super::destination::far::{Far, News};
-use super::destination::{Destination, Name, Spot};
 use super::events::Events;
 use super::folder::{JobFolder, random_hex};
 use super::ranges::Pace;
@@ -346,26 +346,27 @@ impl Process {
     }
 
     fn start_copy(&mut self, claim: Claim) -> Answer {
-        let staged = Spot::Staged { attempt: names::of_attempt(claim), name: Name(Vec::new()) };
-        let staging = self.storage.destination.place().path(&staged);
+        let attempt = names::of_attempt(claim);
+        let place = self.storage.destination.place().clone();
         let far = self.storage.destination.far().map(|far| (far.hosts(), far.remote().clone()));
         let copying = self.storage.folder.manifest.copying.clone();
         let Some(work) = &self.storage.work else { return Answer::Trouble(Class::Local) };
         self.does = WorkerDoes::Copying;
         let (source, items) = (work.source.clone(), work.left.clone());
         let shard = work.shard.clone();
-        let parts = shard.whole.as_ref().map(|whole| self.storage.parts(whole));
+        let digests = shard.whole.as_ref().map(|whole| self.storage.digests(whole));
         let root = self.storage.folder.manifest.sources.get(shard.source);
         let is_single = root.is_some_and(|root| root.only.is_some());
         let times = self.storage.folder.manifest.times;
         let pace = self.pace.clone();
         let order = ShardOrder {
             source,
-            staging,
+            place,
+            attempt,
             copying,
             items,
             shard,
-            parts,
+            digests,
             is_single,
             times,
             pace,

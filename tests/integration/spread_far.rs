@@ -113,17 +113,19 @@ fn three_workers_to_two_far_hosts() {
 /// are gone in the end.
 #[test]
 fn a_killed_worker_is_replaced() {
-    let scene = Scene::new();
-    write_dataset(&scene.path("src"));
-    let line = "spread @/src/ far,far2:@/dst --on local:3 --job @/job --lease 1 --rate 6MB --json";
-    let running = start(&scene, line);
-    let pid = until_some("a worker has a shard", || holder(&scene));
-    processes::send(pid, Signal::KILL);
-    let ended = running.end();
-    assert_eq!(ended.code, 0, "{ended}");
-    check_done(&scene);
-    let text = fs::read_to_string(scene.path("job/events/coordinator")).unwrap();
-    assert!(text.contains("signal 9"), "{text}");
+    for how in ["--job @/job", IN_RANGES] {
+        let scene = Scene::new();
+        write_dataset(&scene.path("src"));
+        let line = "spread @/src/ far,far2:@/dst --on local:3 --lease 1 --rate 6MB --json";
+        let running = start(&scene, &format!("{line} {how}"));
+        let pid = until_some("a worker has a shard", || holder(&scene));
+        processes::send(pid, Signal::KILL);
+        let ended = running.end();
+        assert_eq!(ended.code, 0, "{ended}");
+        check_done(&scene);
+        let text = fs::read_to_string(scene.path("job/events/coordinator")).unwrap();
+        assert!(text.contains("signal 9"), "{text}");
+    }
 }
 
 /// The coordinator is stopped, and another goes on; then `cancel --forget` leaves nothing.
@@ -190,19 +192,21 @@ fn a_host_that_refuses_costs_a_retry() {
 /// A host's login breaks in the middle, again and again: what its workers had goes on elsewhere.
 #[test]
 fn a_lost_login_goes_on_at_another_host() {
-    let scene = Scene::new();
-    write_dataset(&scene.path("src"));
-    let line = "spread @/src/ far,far2:@/dst --on local:1 --job @/job --lease 2 --rate 4MB --json";
-    let running = start(&scene, line);
-    until("the worker has a shard", || holder(&scene).is_some());
-    let cut = |pid: &i32| processes::send(*pid, Signal::KILL);
-    until("its far sides are lost", || {
-        scene.far_processes().iter().for_each(cut);
-        noted(&scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
-    });
-    let ended = running.end();
-    assert_eq!(ended.code, 0, "{ended}");
-    check_done(&scene);
+    for how in ["--job @/job", IN_RANGES] {
+        let scene = Scene::new();
+        write_dataset(&scene.path("src"));
+        let line = "spread @/src/ far,far2:@/dst --on local:1 --lease 2 --rate 4MB --json";
+        let running = start(&scene, &format!("{line} {how}"));
+        until("the worker has a shard", || holder(&scene).is_some());
+        let cut = |pid: &i32| processes::send(*pid, Signal::KILL);
+        until("its far sides are lost", || {
+            scene.far_processes().iter().for_each(cut);
+            noted(&scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
+        });
+        let ended = running.end();
+        assert_eq!(ended.code, 0, "{ended}");
+        check_done(&scene);
+    }
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn what_far_hosts_refuse_is_told() {
     assert_eq!(kept.code, 3, "{kept}");
     assert!(kept.stdout_text().contains("/dst/f0/file 0' exists: it is kept"), "{kept}");
     assert_eq!(fs::read(scene.path("dst/f0/file 0")).unwrap(), b"mine");
-    let planned = ran(&scene, "spread -n @/src/ far,far2:@/new --on local:2 --split-above 1M");
+    let planned = ran(&scene, "spread -n @/src/ far,far2:@/new --on local:2");
     assert!(planned.stdout_text().contains("plan: 303 files"), "{planned}");
     assert!(!scene.path("new").exists());
     // A host without the program: named, with what to do, before anything is made.
@@ -265,14 +269,29 @@ fn a_job_that_is_stopped_before_it_begins_is_told_of() {
     check_done(&scene);
 }
 
-/// A file that would be cut into ranges goes whole.
+/// Ranges of large files are put together at the far side.
 #[test]
-fn large_files_go_whole() {
+fn large_files_go_in_ranges() {
     let scene = Scene::new();
     write_dataset(&scene.path("src"));
-    let line = "spread @/src/ far2:@/dst --on local:2 --job @/job --split-above 1M";
-    let ended = ran(&scene, line);
+    let ended = ran(&scene, &format!("spread @/src/ far,far2:@/dst --on local:2 {IN_RANGES}"));
     assert_eq!(ended.code, 0, "{ended}");
-    assert!(ended.stderr.contains("go whole to a far host"), "{ended}");
     check_done(&scene);
+    let receipts = files_below(&scene.path("job/receipts"));
+    assert!(receipts.len() > 2 * 8, "ranges of at most 1 MiB: {receipts:?}");
+    // A file that changes after it was planned is named.
+    fs::write(scene.path("src/large-1"), vec![1; 20 << 20]).unwrap();
+    let line = format!("spread @/src/ far:@/new --on local:1 {IN_RANGES} --rate 3MB");
+    let running = start(&scene, &line.replace("@/job", "@/other"));
+    until("a range is copied", || {
+        fs::read_dir(scene.path("other/done")).is_ok_and(|mut done| done.next().is_some())
+    });
+    let late = fs::File::options().append(true).open(scene.path("src/large-1")).unwrap();
+    late.set_len(21 << 20).unwrap();
+    let ended = running.end();
+    assert_eq!(ended.code, 4, "{ended}");
+    assert!(ended.stdout_text().contains("large-1' changed after it was planned"), "{ended}");
+    assert!(!scene.path("new/large-1").exists() && scene.path("new/f1/large-2").exists());
 }
+
+const IN_RANGES: &str = "--job @/job --split-above 1M";

@@ -30,7 +30,7 @@ impl SpreadArgs {
 
     pub(super) fn cutting(&self, workers: usize) -> Cutting {
         let share = self.share(workers);
-        cutting(workers, self.split_above(share), self.far.is_some()).limited(share)
+        cutting(workers, self.split_above(share)).limited(share)
     }
 }
 

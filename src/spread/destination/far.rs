@@ -60,6 +60,12 @@ impl Far {
         Far { place, hosts, at: 0, remote, session: None, is_taken: true, news: Vec::new() }
     }
 
+    /// One of the hosts alone, by a login of its own.
+    pub(in crate::spread) fn alone(place: DestinationFolder, host: &str, remote: &Remote) -> Far {
+        let (hosts, remote) = (vec![host.to_string()], remote.clone());
+        Far { place, hosts, at: 0, remote, session: None, is_taken: true, news: Vec::new() }
+    }
+
     /// The job has not taken it yet, or has left it: what a host sees there proves nothing.
     pub fn unchecked(self) -> Far {
         Far { is_taken: false, ..self }

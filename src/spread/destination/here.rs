@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-use super::{DestinationFolder, FolderLook, Found, Linked, Name, Reply, Spot, Step};
+use super::{DestinationFolder, FolderLook, Found, Linked, Name, Reply, Spot, Step, joining};
 use crate::spread::folder::{make_private, replace};
 use analysis::shards::names;
 use base::fault::Fault;
@@ -33,6 +33,10 @@ pub(super) fn carry_out(place: &DestinationFolder, step: &Step) -> Result<Reply,
         }
         Step::SyncFolders(spots) => {
             spots.iter().try_for_each(|spot| sync_folder(&place.path(spot))).map(|()| Reply::Done)
+        }
+        Step::Join { parts, staged, at } => joining::join(place, parts, staged, *at),
+        Step::Complete { staged, size, look } => {
+            joining::complete(&place.path(staged), *size, *look).map(|()| Reply::Done)
         }
         Step::RemoveParts(shards) => {
             // The rest goes with the job.

@@ -1,15 +1,13 @@
 //! Workers on this host, as processes of their own.
 
-use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::ssh::quoted;
+use super::ssh::one_word;
 use super::{End, Launcher, Seen, WorkerCommand, WorkerState};
 use crate::spread::folder::{Part, hostname};
 use base::fault::Fault;
@@ -53,8 +51,7 @@ impl Launcher for Local {
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             if let Some(ssh) = &self.ssh {
-                let words: Vec<Vec<u8>> = ssh.iter().map(|word| quoted(word.as_bytes())).collect();
-                command.arg("--ssh").arg(OsStr::from_bytes(&words.join(&b' ')));
+                command.arg("--ssh").arg(one_word(ssh));
             }
             self.children.push(Started::new(worker, hostname(), &mut command));
         }

@@ -3,8 +3,9 @@
 //! The connection only starts a worker, and says when it has ended: one that breaks leaves the
 //! worker running, and it goes on. A worker is stopped by the job folder, not by its connection.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -90,6 +91,12 @@ fn hosts(text: &str) -> Result<Vec<String>, (usize, String)> {
         hosts.push(line.to_string());
     }
     Ok(hosts)
+}
+
+/// A command with its words as one word, as `--ssh` takes it.
+pub(in crate::spread) fn one_word(words: &[String]) -> OsString {
+    let words: Vec<Vec<u8>> = words.iter().map(|word| quoted(word.as_bytes())).collect();
+    OsString::from_vec(words.join(&b' '))
 }
 
 /// A word as a shell takes it literally.
