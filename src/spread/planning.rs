@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{JobFolder, Part, named, replace};
 use super::records::{
-    Copying, Failed, Range, Shard, SourceRoot, Whole, bytes_of, path_of, text_of,
+    Copying, Failed, Range, Shard, SourceRoot, Whole, below, bytes_of, path_of, text_of,
 };
 use analysis::shards::given::PLANNED_MAX;
 use analysis::shards::names;
@@ -48,11 +48,25 @@ pub trait PlanSink {
 }
 
 /// A plan that is only counted.
-#[derive(Debug)]
-pub struct Counted;
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// Where this host sees it: the destination, and what precedes the names of each source there.
+    pub destination: Option<(PathBuf, Vec<Vec<u8>>)>,
+    /// How many names have something there.
+    pub existing: u64,
+}
 
 impl PlanSink for Counted {
-    fn shard(&mut self, _: &Shard, _: &[Vec<u8>]) -> Result<(), Fault> {
+    fn shard(&mut self, shard: &Shard, names: &[Vec<u8>]) -> Result<(), Fault> {
+        // The ranges of a file are no names of the destination; the shard of the whole has it.
+        if let (Some((folder, prefixes)), None) = (&self.destination, &shard.range) {
+            let prefix = prefixes.get(shard.source).map(Vec::as_slice).unwrap_or_default();
+            let is_there = |name: &&Vec<u8>| {
+                let name = [prefix, name.as_slice()].concat();
+                below(folder, &name).symlink_metadata().is_ok()
+            };
+            self.existing += names.iter().filter(is_there).count() as u64;
+        }
         Ok(())
     }
 

@@ -425,6 +425,16 @@ fn a_dry_run_shows_the_plan() {
     let limited = "1: 21.50 s, 2: 21.50 s, 4: 21.50 s, 8: 21.50 s\n  most of it: the limit of the";
     assert!(ran.stdout_text().contains(limited), "20 kB at 1 kB/s\n{ran}");
     assert!(!scene.path("dst").exists() && !Path::new("spread-1").exists());
+    fs::create_dir_all(scene.path("there/src")).unwrap();
+    fs::write(scene.path("there/src/one"), "another").unwrap();
+    write_file(&scene.path("src/one"), 1, 10);
+    for (options, fate) in
+        [("", "named as not copied"), ("--skip-unchanged ", "the rest is kept too")]
+    {
+        let ran = scene.succeed(&format!("spread -n {options}@/src @/there --on local:1"));
+        let told = "names that exist at the destination: 1; ";
+        assert!(ran.stdout_text().contains(told) && ran.stdout_text().contains(fate), "{ran}");
+    }
 }
 
 /// A worker that cannot go on gives what it has not begun to one that waits; nothing is copied

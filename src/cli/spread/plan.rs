@@ -7,6 +7,7 @@ use super::{SpreadArgs, concluded, program};
 use crate::spread::launcher::WorkerCommand;
 use crate::spread::launcher::slurm::Slurm;
 use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
+use crate::spread::records::bytes_of;
 use crate::spread::{cutting, sources};
 use analysis::report::spread as page;
 use analysis::shards::plan::{Cost, Cutting};
@@ -51,15 +52,35 @@ pub(super) fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
     let _ = signals::install(&watch);
-    let planned = walk(&order, &mut Counted, &watch, &mut |_| {})?;
+    let prefixes = sources.iter().filter_map(|source| bytes_of(&source.prefix)).collect();
+    let destination = args.far.is_none().then(|| (args.target.clone(), prefixes));
+    let mut counted = Counted { destination, existing: 0 };
+    let planned = walk(&order, &mut counted, &watch, &mut |_| {})?;
     let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
     let mut summary = page::plan(&figures(&planned, how));
+    summary.push_str(&existing(counted.existing, args.copying.skip_unchanged));
     for failed in &planned.unplanned {
         summary.push_str(&format!("  {}\n", failed.why));
     }
     let failed = !planned.unplanned.is_empty();
     let trouble = failed.then(|| (Class::SomeFailed, "some names cannot be copied".to_string()));
     Ok(concluded(summary, trouble))
+}
+
+/// What will become of names that are there.
+fn existing(count: u64, skips_unchanged: bool) -> String {
+    let fate = match skips_unchanged {
+        _ if count == 0 => return String::new(),
+        true => {
+            "what has the same size and time is kept without an error, the rest is kept too and \
+             named"
+        }
+        false => {
+            "they are kept, and named as not copied (--skip-unchanged keeps what has the same \
+             size and time without an error)"
+        }
+    };
+    format!("  names that exist at the destination: {count}; {fate}\n")
 }
 
 /// `how`: so many workers, how they are started, and what all of them may move in a second.
