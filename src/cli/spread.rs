@@ -472,7 +472,14 @@ pub(super) fn run_status(args: &JobArgs, started: Instant) -> u8 {
 
 pub(super) fn run_report(args: &JobReportArgs, started: Instant) -> u8 {
     shown(&args.of, started, "spread report", &|folder, overview| match &args.html {
-        None => Ok(page::report(overview)),
+        None => {
+            let history = HistoryReader::default().read(folder, overview.clone())?;
+            let mut text = page::report(overview);
+            for line in page::lost(&history) {
+                text.push_str(&format!("  {line}\n"));
+            }
+            Ok(text)
+        }
         Some(file) => {
             let history = HistoryReader::default().read(folder, overview.clone())?;
             let page = analysis::page::spread::page(&history).html();

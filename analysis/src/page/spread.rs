@@ -12,6 +12,7 @@ use crate::plot::{
     Axis, Bar, Bars, Chart, Column, Figure, Mark, Marks, Part, Series, SpanKind, Table, TimeSpan,
     Timeline, Timelines, Xy,
 };
+use crate::report::spread::lost;
 use crate::report::utc::utc;
 use crate::shards::history::{Attempt, JobHistory, Outcome, attempts, rates};
 use crate::shards::overview::{HeldBackBy, JobState, Overview, Waits, WorkerView};
@@ -61,14 +62,14 @@ fn verdict(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
         counted(names(overview, |worker| &worker.host).len(), "node"),
         held(overview),
     );
-    let lost = attempts.iter().filter(|attempt| attempt.outcome == Outcome::Lost).count();
+    let lost_count = attempts.iter().filter(|attempt| attempt.outcome == Outcome::Lost).count();
     let shards = overview.shards.map_or("?".to_string(), |shards| shards.to_string());
     let mut facts = vec![
         ("files".to_string(), format!("{} of {}", overview.files, overview.files_planned)),
         ("bytes".into(), format!("{} of {}", Bytes(overview.bytes), Bytes(overview.bytes_planned))),
         ("rate over that time".into(), Rate { bytes_per_second: rate }.to_string()),
         ("shards".into(), format!("{} of {shards} done", overview.shards_done)),
-        ("attempts that were lost".into(), lost.to_string()),
+        ("attempts that were lost".into(), lost_count.to_string()),
         ("files not copied".into(), overview.failed.to_string()),
         ("files kept as they were".into(), overview.kept.to_string()),
         ("where the workers ran".into(), of.on.clone()),
@@ -91,7 +92,9 @@ fn verdict(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
         )
     });
     let notes = overview.notes.iter().map(|note| cut(note, CELL_LETTERS));
-    vec![Block::Lead(lead), Block::List(notes.chain(slow).collect()), Block::Facts(facts)]
+    let costs = lost(of).into_iter().map(|text| cut(&text, CELL_LETTERS));
+    let list = notes.chain(slow).chain(costs).collect();
+    vec![Block::Lead(lead), Block::List(list), Block::Facts(facts)]
 }
 
 /// What most workers were held back by, weighed by their time.

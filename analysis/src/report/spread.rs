@@ -1,6 +1,7 @@
 //! A job over many nodes, for people: its plan, a line of progress, and how it stands.
 
 use super::live::{clock, count};
+use crate::shards::history::{JobHistory, Loss, attempts, losses};
 use crate::shards::overview::{HeldBackBy, JobState, Overview, WorkerView};
 use crate::shards::plan::{Cost, time_on};
 use crate::shards::start::Start;
@@ -232,5 +233,40 @@ pub fn report(of: &Overview) -> String {
     text
 }
 
+/// What each worker that was lost cost, a sentence each.
+pub fn lost(of: &JobHistory) -> Vec<String> {
+    let time = |seconds: f64| Nanos((seconds.max(0.0) * 1e9) as u64);
+    let lease = time(of.overview.lease_s);
+    let losses = losses(&attempts(&of.log, of.until_s), &of.overview.workers);
+    let more = losses.len().saturating_sub(LOSSES_SHOWN);
+    let told = |loss: Loss| {
+        let host = loss.host.map_or(String::new(), |host| format!(" on {host}"));
+        let then = match (loss.again_after_s, loss.done_after_s) {
+            (Some(again_s), Some(done_s)) => format!(
+                "another began it {} later and was done after {}",
+                time(again_s),
+                time(done_s)
+            ),
+            (Some(again_s), None) => {
+                format!("another began it {} later, and it is not done", time(again_s))
+            }
+            (None, _) => "nobody has begun it again".to_string(),
+        };
+        format!(
+            "{}{host} was lost with shard {}, {} after it had claimed it ({lease} of that without a \
+             sign of it); {then}.",
+            loss.worker,
+            loss.shard,
+            time(loss.held_s)
+        )
+    };
+    let mut lines: Vec<String> = losses.into_iter().take(LOSSES_SHOWN).map(told).collect();
+    if more > 0 {
+        lines.push(format!("And {more} more were lost: {}/events has all.", of.overview.job));
+    }
+    lines
+}
+
+const LOSSES_SHOWN: usize = 10;
 /// Files that were not copied and are named on the screen.
 const FAILURES_SHOWN: usize = 10;

@@ -110,6 +110,48 @@ pub fn attempts(log: &[Happened], until_s: f64) -> Vec<Attempt> {
     over
 }
 
+/// A worker that was lost with a shard, and what that cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    pub worker: String,
+    /// Where it is known.
+    pub host: Option<String>,
+    pub shard: u32,
+    /// From its claim until it was taken away, the lease without a sign included.
+    pub held_s: f64,
+    /// Until another began the shard, and from there until it was done.
+    pub again_after_s: Option<f64>,
+    pub done_after_s: Option<f64>,
+}
+
+/// In the order in which they were lost.
+pub fn losses(attempts: &[Attempt], workers: &[WorkerView]) -> Vec<Loss> {
+    let lost = attempts.iter().filter(|attempt| attempt.outcome == Outcome::Lost);
+    let mut losses: Vec<(f64, Loss)> = lost
+        .map(|attempt| {
+            let later = attempts.iter().filter(|other| {
+                other.claim.shard == attempt.claim.shard
+                    && other.claim.attempt > attempt.claim.attempt
+            });
+            let next = later.clone().min_by_key(|other| other.claim.attempt);
+            let done = later.clone().find(|other| other.outcome == Outcome::Done);
+            let again_s = next.map(|next| next.from_s.max(attempt.to_s));
+            let known = workers.iter().find(|worker| worker.name == attempt.worker);
+            let loss = Loss {
+                worker: attempt.worker.clone(),
+                host: known.map(|worker| worker.host.clone()),
+                shard: attempt.claim.shard,
+                held_s: attempt.to_s - attempt.from_s,
+                again_after_s: again_s.map(|again_s| again_s - attempt.to_s),
+                done_after_s: again_s.zip(done).map(|(again_s, done)| done.to_s - again_s),
+            };
+            (attempt.to_s, loss)
+        })
+        .collect();
+    losses.sort_by(|a, b| a.0.total_cmp(&b.0));
+    losses.into_iter().map(|(_, loss)| loss).collect()
+}
+
 /// The rate of each host in equal spans of time, in bytes a second. The bytes of a shard are spread
 /// evenly over the time that it took; of one under way, those that its worker has.
 pub fn rates(
@@ -193,6 +235,27 @@ mod tests {
                 (6, 9.3, 9.5, Outcome::Done),
             ]
         );
+    }
+
+    #[test]
+    fn what_a_lost_worker_cost() {
+        let log = [
+            line(0.0, "a", "claims", 7, 1),
+            line(0.0, "b", "claims", 8, 1),
+            line(20.0, "c", "takes away", 7, 1),
+            line(20.5, "c", "claims", 7, 2),
+            line(24.5, "c", "finishes", 7, 2),
+            line(30.0, "c", "takes away", 8, 1),
+        ];
+        let (name, host) = ("a".to_string(), "x".to_string());
+        let workers = [WorkerView { name, host, ..WorkerView::default() }];
+        let found = losses(&attempts(&log, 40.0), &workers);
+        let costs: Vec<_> = found
+            .iter()
+            .map(|of| (of.shard, of.host.as_deref(), of.held_s, of.again_after_s, of.done_after_s))
+            .collect();
+        let first = (7, Some("x"), 20.0, Some(0.5), Some(4.0));
+        assert_eq!(costs, [first, (8, None, 30.0, None, None)]);
     }
 
     /// All bytes are in the rates, and none twice.
