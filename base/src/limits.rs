@@ -10,6 +10,11 @@ pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
 pub const REQUEST_BYTES_STEP: u32 = 4 << 10;
 /// Of a copy from or to an object store: each request has a first byte to wait for.
 pub const STORE_REQUEST_BYTES: u32 = 8 << 20;
+/// Requests that a stream has under way at an object store: an answer is a round trip away, and
+/// each connection begins slowly.
+pub const STORE_DEPTH: u16 = 8;
+/// Requests under way at object stores, of all streams together.
+pub const STORE_REQUESTS_MAX: usize = 64;
 /// Of the parts of an object none but the last has less.
 pub const PART_BYTES_MIN: u32 = 5 << 20;
 /// Requests in flight at one end of one lane.

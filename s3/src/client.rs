@@ -19,6 +19,7 @@ use crate::settings::{Endpoint, Options, Surroundings, check_bucket};
 use crate::signing::{self, Keys, Payload, Unsigned};
 use crate::trust;
 use base::fault::{Class, Fault};
+use base::limits::STORE_REQUESTS_MAX;
 use base::store_times::StoreTimes;
 use base::units::Nanos;
 use mover::io::clock;
@@ -355,7 +356,7 @@ struct Permit<'a>(&'a Client);
 impl Permit<'_> {
     fn take(client: &Client) -> Permit<'_> {
         let mut open = lock(&client.open);
-        while *open >= CONNECTIONS_MAX {
+        while *open >= STORE_REQUESTS_MAX {
             open = client.closed.wait(open).unwrap_or_else(PoisonError::into_inner);
         }
         *open += 1;
@@ -465,7 +466,6 @@ const FIRST_TRIES_MAX: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at an object that the store is making.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-const CONNECTIONS_MAX: usize = 64;
 /// What is received at a time where it is summed: so much stays in the cache.
 const SUMMED_BYTES: usize = 256 << 10;
 const TEXT_BYTES_MAX: usize = 8 << 20;

@@ -28,7 +28,7 @@ use std::time::Duration;
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
 use base::store_times::StoreTimes;
-use mover::io::store::{Store, Stores};
+use mover::io::store::{PartSize, Store, Stores};
 
 use crate::bucket::Bucket;
 use crate::client::{Client, lock};
@@ -98,5 +98,9 @@ impl Stores for S3 {
     fn open(&self, url: &ObjectUrl) -> Result<Arc<dyn Store>, Fault> {
         settings::check_bucket(&url.bucket)?;
         Ok(Arc::new(Bucket::new(self.client()?, url)))
+    }
+
+    fn part_size(&self) -> PartSize {
+        self.options.part_size
     }
 }

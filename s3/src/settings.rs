@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::fault::{Class, Fault};
+use mover::io::store::PartSize;
 
 /// What a user says of a store on the command line. What is not said is found as AWS' own tools
 /// find it.
@@ -20,6 +21,7 @@ pub struct Options {
     pub requester_pays: bool,
     /// How long a store may be silent; 30 s where it is not said.
     pub silent_max: Option<Duration>,
+    pub part_size: PartSize,
 }
 
 /// Where the bucket's name is.

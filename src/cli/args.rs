@@ -29,7 +29,7 @@ use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
 use super::spread::{CancelArgs, JobArgs, JobReportArgs, ResumeArgs, SpreadArgs, WorkArgs};
 use super::submit::{QueueArgs, SubmitArgs};
-use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs};
+use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs, measured};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
 use base::cpus::Cpus;
@@ -125,7 +125,10 @@ impl Task {
                 Task::SubmittedCopy(typed.word("FOLDER").unwrap_or_default().into())
             }
             CommandId::Limit => Task::Limit(LimitArgs::of(typed)?),
-            CommandId::Measure => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
+            CommandId::Measure => match measured::of(typed)? {
+                Some(at_store) => Task::Sweep(at_store),
+                None => Task::Measure(Box::new(MeasureArgs::of(typed)?)),
+            },
             CommandId::MeasureCodec => Task::MeasureCodec(CodecArgs::of(typed)?),
             CommandId::NetTest => Task::NetTest(Box::new(NetTestArgs::of(typed)?)),
             CommandId::ModelFit => Task::ModelFit(FitArgs::of(typed)?),

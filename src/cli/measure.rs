@@ -514,7 +514,8 @@ fn words_of(cell: Cell) -> String {
 const WHOLE: &str = "whole";
 const WHAT: &str = "measure loads this host, so say what: 'measure all' takes about 18 minutes and \
                     is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take \
-                    less, and 'measure codec FILE' compares codecs";
+                    less, 'measure codec FILE' compares codecs, and 'measure \
+                    s3://BUCKET/PREFIX' measures a store";
 const ALL: &str = "all";
 /// Deep enough that most requests find others in flight.
 const DEPTH_APART: u16 = 4;

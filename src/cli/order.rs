@@ -21,6 +21,7 @@ use base::owners::OwnerRule;
 use base::schedule::RateSchedule;
 use base::settings::{Delete, DigestKind, Fsync, Overwrite, Settings, SkipUnchanged, Verify};
 use base::units::{Bytes, Nanos};
+use mover::io::store::PartSize;
 
 mod stores;
 
@@ -148,18 +149,20 @@ impl CopyArgs {
         if let Some((name, _)) = shown.iter().find(|(_, is_shown)| settings.dry_run && *is_shown) {
             return Err(format!("--{name} with --dry-run: a dry run moves nothing; leave one out"));
         }
+        let request_bytes = typed.value(&moving::REQUEST_SIZE)?;
         let order = Order::of(Wanted {
             sources,
             target,
             settings,
             compress: typed.value(&moving::COMPRESS)?,
-            request_bytes: typed.value(&moving::REQUEST_SIZE)?,
+            request_bytes,
             remote: remote_of_copy(typed)?,
             about_far: ABOUT_FAR.iter().copied().filter(|name| typed.is_typed(name)).collect(),
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
             stores: s3::Options {
                 silent_max: typed.value(&moving::STALL)?.map(Duration::from),
+                part_size: request_bytes.map_or(PartSize::ByLength, |_| PartSize::AsRequests),
                 ..stores_of(typed)?
             },
             preserve,
@@ -599,6 +602,14 @@ mod tests {
         let words = std::iter::once("datapump").chain(line.split_whitespace()).map(OsString::from);
         let typed = Typed::parse(&words.collect::<Vec<_>>()).unwrap();
         CopyArgs::of(&typed).map(|args| args.order)
+    }
+
+    /// Nobody's request size is changed, not even one that is the usual.
+    #[test]
+    fn parts_grow_only_where_no_request_size_is_typed() {
+        let size = |line: &str| order(line).unwrap().stores.part_size;
+        assert_eq!(size("copy a s3://bucket/k"), PartSize::ByLength);
+        assert_eq!(size("copy a s3://bucket/k --request-size 8M"), PartSize::AsRequests);
     }
 
     #[test]

@@ -322,7 +322,7 @@ impl TypedValueParser for ByOption {
 
 /// The values of `measure`.
 const MEASURED: &str = "cpu, disk-source, disk-sink, net, disk-disk, disk-net-disk, its halves \
-                        disk-net and net-disk, whole or all";
+                        disk-net and net-disk, whole or all; or s3://BUCKET/PREFIX by itself";
 const REPORTED: &str = "A run, a campaign (or an earlier and a later one), or a host with a model; \
                         default: the newest run with samples";
 const PACKED: &str = "Files to compress, or generators (records:16M); default: one of each kind";

@@ -4,6 +4,7 @@ mod at_store;
 mod hosts;
 mod install;
 mod kept;
+pub(super) mod measured;
 mod regular;
 mod under_way;
 
@@ -17,6 +18,7 @@ use self::hosts::Host;
 use self::install::InstallArgs;
 use self::regular::Regular;
 use self::under_way::Trouble;
+use super::command_id::CommandId;
 use super::console::Console;
 use super::options::recording::RESULTS;
 use super::options::sweeping::{self, Preset};
@@ -62,6 +64,7 @@ pub(crate) enum SweepArgs {
 #[derive(Debug)]
 pub(crate) struct BeginArgs {
     measured: Measured,
+    purpose: Purpose,
     grid: Grid,
     passes: u32,
     order: Order,
@@ -77,6 +80,23 @@ pub(crate) struct BeginArgs {
     store: Option<PathBuf>,
 }
 
+/// Whether settings are compared, or one is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Compare,
+    Measure,
+}
+
+impl Purpose {
+    /// The command that asks for it.
+    fn command(self) -> &'static str {
+        match self {
+            Purpose::Compare => kept::COMMAND,
+            Purpose::Measure => "measure",
+        }
+    }
+}
+
 /// What is measured.
 #[derive(Debug)]
 enum Measured {
@@ -87,6 +107,9 @@ enum Measured {
 
 impl SweepArgs {
     pub(super) fn of(typed: &Typed) -> Result<SweepArgs, String> {
+        if typed.command == CommandId::Measure {
+            return measured::of(typed)?.ok_or_else(|| "it measures no store".to_string());
+        }
         let words = typed.words("CAMPAIGN");
         let words: Vec<String> = words.iter().map(|w| w.to_string_lossy().into_owned()).collect();
         match (&words[..], typed.has(&sweeping::RESUME)) {
@@ -186,6 +209,7 @@ impl BeginArgs {
         };
         let args = BeginArgs {
             measured,
+            purpose: Purpose::Compare,
             grid,
             passes: typed.value(&sweeping::REPEAT)?.unwrap_or(passes),
             order: typed.value(&sweeping::ORDER)?.unwrap_or(order),
@@ -239,6 +263,7 @@ pub(super) fn run(args: &SweepArgs, started: Instant) -> Result<u8, String> {
 struct Campaign {
     routes: Routes,
     plan: Plan,
+    purpose: Purpose,
     settings: Settings,
 }
 
@@ -269,13 +294,13 @@ impl Campaign {
         };
         let plan = Plan {
             hosts: routes.names().len(),
-            auto: auto(&args.grid.axes),
+            auto: auto(&args.grid.axes, args.purpose),
             passes: args.passes,
             order: args.order,
             seed: args.seed,
             grid: args.grid.clone(),
         };
-        Campaign { routes, plan, settings: args.settings.clone() }
+        Campaign { routes, plan, purpose: args.purpose, settings: args.settings.clone() }
     }
 
     fn names(&self) -> Vec<String> {
@@ -334,8 +359,11 @@ fn grid(typed: &Typed, preset: Option<Preset>) -> Result<(Grid, u16), String> {
 
 /// The settings of a copy without options; where levels are varied, its own choice of compression
 /// too.
-fn auto(axes: &Axes) -> Vec<Setting> {
-    let Axes::Path { levels, .. } = axes else { return at_store::auto() };
+fn auto(axes: &Axes, purpose: Purpose) -> Vec<Setting> {
+    let Axes::Path { levels, .. } = axes else {
+        let is_chosen = purpose == Purpose::Measure && !axes.settings().is_empty();
+        return if is_chosen { Vec::new() } else { at_store::auto() };
+    };
     let usual = Settings::default();
     let of = |compress| Setting::Path { window_bytes: None, streams: usual.streams, compress };
     let compresses = levels.iter().any(|level| level.is_on());
@@ -359,8 +387,12 @@ fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {
 }
 
 fn tell(campaign: &Campaign, console: &Console) {
-    console.event(&super::start("sweep", campaign.names(), None, Some(&campaign.settings)));
-    console.remark(&page::opening(&campaign.names(), &campaign.plan));
+    let command = campaign.purpose.command();
+    console.event(&super::start(command, campaign.names(), None, Some(&campaign.settings)));
+    console.remark(&match campaign.purpose {
+        Purpose::Compare => page::opening(&campaign.names(), &campaign.plan),
+        Purpose::Measure => page::measuring(&campaign.names(), &campaign.plan),
+    });
 }
 
 /// Reports what went wrong, as text or JSON; returns the exit code.

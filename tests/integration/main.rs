@@ -55,6 +55,7 @@ mod spread_slurm;
 mod start;
 mod stores;
 mod stores_faulty;
+mod stores_measure;
 mod stores_resume;
 mod stores_second;
 mod stores_sweep;

@@ -124,6 +124,18 @@ fn an_object_of_which_the_store_tells_another_checksum_is_deleted() {
     assert!(!gateway.object("new").exists(), "{ran}");
 }
 
+/// A byte changes on its way, so that the checksum that is sent is of others: the store refuses it.
+#[test]
+fn an_object_that_is_not_what_its_checksum_says_is_refused_by_the_store() {
+    let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+    file_of(&scene.path("a"), 1000, 5);
+    let store = FaultyStore::new(&gateway, rule("PUT", "/new", 1, Fault::FlippedBefore(9)));
+    let ran = run::to_end(gateway.command(&scene, "copy @/a s3:/new", store.port), b"");
+    assert_eq!((ran.code, store.applied.load(Relaxed)), (6, 1), "{ran}");
+    assert!(ran.stderr.contains("other than it was sent"), "{ran}");
+    assert!(!gateway.object("new").exists(), "{ran}");
+}
+
 /// What held a copy back is what was planted, and is found again in its record.
 #[test]
 fn the_bottleneck_of_a_store_is_named() {

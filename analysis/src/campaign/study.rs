@@ -134,7 +134,7 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
     by_point.into_iter().filter_map(|(point, records)| row(point, &records)).collect()
 }
 
-fn point(record: &Record) -> Option<Point> {
+pub(crate) fn point(record: &Record) -> Option<Point> {
     let cell = record.cell.as_ref()?;
     let bytes = cell.extent_bytes.map(Extent::Bytes);
     let time = cell.extent_s.map(|s| Extent::Time(Nanos((s * 1e9).round() as u64)));

@@ -8,7 +8,7 @@ use super::sheet::{self, Form, Sheet};
 use crate::campaign::study::{
     self, Best, Choice, Growth, HeldBack, Length, Model, PASSES_MIN, Point, Row as Found,
 };
-use crate::campaign::{Axes, Cell, Extent, Kind, Plan, Setting};
+use crate::campaign::{Axes, Cell, Extent, Kind, Load, Plan, Setting};
 use crate::diagnosis::store::{StoreBottleneck, StoreVerdict};
 use crate::record::sample::Record;
 use crate::statistics::Estimate;
@@ -75,6 +75,21 @@ pub fn opening(hosts: &[String], plan: &Plan) -> String {
         live::clock(Nanos((load.duration_s * 1e9) as u64)),
         live::clock(Nanos((load.path_busy_s * 1e9) as u64)),
         load.path_busy_s / load.duration_s.max(1e-9) * 100.0,
+        plan.seed,
+    )
+}
+
+/// The same where one setting is measured.
+pub fn measuring(routes: &[String], plan: &Plan) -> String {
+    let Load { duration_s, .. } = plan.load(ASSUMED_BYTES_PER_S);
+    let lengths: Vec<String> = plan.grid.extents.iter().map(|extent| extent.typed()).collect();
+    format!(
+        "measuring {}: an object of {}, {} each\n\
+         estimated duration {}, if paths carry 100 Mbit/s; the seed is {}",
+        routes.join(" and "),
+        lengths.join(", "),
+        live::count(plan.passes.into(), "time"),
+        live::clock(Nanos((duration_s * 1e9) as u64)),
         plan.seed,
     )
 }

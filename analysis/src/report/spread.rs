@@ -253,8 +253,8 @@ pub fn lost(of: &JobHistory) -> Vec<String> {
             (None, _) => "nobody has begun it again".to_string(),
         };
         format!(
-            "{}{host} was lost with shard {}, {} after it had claimed it ({lease} of that without a \
-             sign of it); {then}.",
+            "{}{host} was lost with shard {}, {} after it had claimed it ({lease} of that without \
+             a sign of it); {then}.",
             loss.worker,
             loss.shard,
             time(loss.held_s)

@@ -54,6 +54,9 @@ impl Buffer {
         }
     }
 
+    /// What several buffers take at most besides their own bytes.
+    pub(crate) const ROUNDING_BYTES: u64 = HUGE_BYTES as u64;
+
     /// The size of one buffer: a block behind the body holds the void list, the map or the digests,
     /// a block more the tag of the seal.
     pub(crate) fn total_bytes(body_bytes: u32) -> usize {

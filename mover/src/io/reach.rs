@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Links, open_folder};
 use super::disk::Disk;
-use super::store::{Store, Stores};
+use super::store::{PartSize, Store, Stores};
 use base::fault::{Class, Fault};
 use base::job::ObjectUrl;
 
@@ -57,6 +57,14 @@ impl Reach {
                 let text = format!("'{url}': this program has no client for object stores");
                 Err(Fault::new(Class::Usage, text))
             }
+        }
+    }
+
+    /// How long the parts of objects are.
+    pub(crate) fn part_size(&self) -> PartSize {
+        match self {
+            Reach::Stores(stores) => stores.part_size(),
+            Reach::Host | Reach::Beneath(_) => PartSize::AsRequests,
         }
     }
 

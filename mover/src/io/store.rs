@@ -16,6 +16,18 @@ use base::job::ObjectUrl;
 pub trait Stores: Send + Sync + fmt::Debug {
     /// The objects below a URL, which is the root of the volume. Nothing is asked yet.
     fn open(&self, url: &ObjectUrl) -> Result<Arc<dyn Store>, Fault>;
+    /// How long the parts of an object are that is written.
+    fn part_size(&self) -> PartSize;
+}
+
+/// Who says how long the parts of an object are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartSize {
+    /// The user: a part is a request.
+    #[default]
+    AsRequests,
+    /// The object: a long one has longer parts.
+    ByLength,
 }
 
 /// A volume of objects. An object appears whole or not at all; its name until then is one of the

@@ -13,10 +13,11 @@ use super::blocking::{self, Patience};
 use super::clock;
 use super::request::Request;
 use super::sampler::{Awaited, Sampler, timespec};
+use base::limits::STORE_REQUESTS_MAX;
 use base::units::Tick;
 
 /// Threads that wait for devices, shared by all lanes of the process.
-const POOL_THREADS: usize = 16;
+const DEVICE_THREADS: usize = 16;
 
 /// The backend of blocking calls.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Threads {
 
     fn offload(&mut self, verb: Verb, request: Box<Request>) {
         self.away += 1;
-        Pool::shared().put(Job { verb, request, inbox: self.inbox.clone() });
+        Pool::of(&verb).put(Job { verb, request, inbox: self.inbox.clone() });
     }
 
     /// Performs a verb on this thread, and keeps its completion.
@@ -267,9 +268,10 @@ struct Job {
     inbox: Arc<Inbox>,
 }
 
-/// A job queue with threads, started with the first job.
+/// A job queue with threads, each started when a job finds no other.
 #[derive(Debug)]
 struct Pool {
+    threads_max: usize,
     jobs: Mutex<PoolState>,
     more: Condvar,
 }
@@ -282,9 +284,22 @@ struct PoolState {
 }
 
 impl Pool {
-    fn shared() -> &'static Pool {
-        static POOL: OnceLock<Pool> = OnceLock::new();
-        POOL.get_or_init(|| Pool { jobs: Mutex::default(), more: Condvar::new() })
+    /// Who waits for a store does not keep others from a device. The small objects of one verb are
+    /// many requests, so those verbs are as few as those of devices.
+    fn of(verb: &Verb) -> &'static Pool {
+        static DEVICES: OnceLock<Pool> = OnceLock::new();
+        static STORES: OnceLock<Pool> = OnceLock::new();
+        match verb {
+            Verb::ReadAt { speed: Speed::Store, .. }
+            | Verb::WriteAt { speed: Speed::Store, .. } => {
+                STORES.get_or_init(|| Pool::new(STORE_REQUESTS_MAX))
+            }
+            _ => DEVICES.get_or_init(|| Pool::new(DEVICE_THREADS)),
+        }
+    }
+
+    fn new(threads_max: usize) -> Pool {
+        Pool { threads_max, jobs: Mutex::default(), more: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -294,7 +309,7 @@ impl Pool {
     fn put(&'static self, job: Job) {
         let mut state = self.lock();
         state.queue.push_back(job);
-        if state.idle < state.queue.len() && state.threads < POOL_THREADS {
+        if state.idle < state.queue.len() && state.threads < self.threads_max {
             state.threads += 1;
             let name = format!("datapump-io-{}", state.threads);
             if std::thread::Builder::new().name(name).spawn(|| self.work()).is_err() {

@@ -23,6 +23,7 @@ use base::units::{Nanos, Tick};
 
 pub mod assembly;
 pub mod compression_controller;
+mod depths;
 pub mod gate;
 mod passing;
 pub mod worker_pool;

@@ -25,6 +25,7 @@ use base::units::{Nanos, Tick};
 mod conclude;
 mod far;
 mod open;
+mod part_size;
 mod resolve;
 
 /// Runs a copy to its end.

@@ -37,7 +37,8 @@ pub(crate) static REQUEST_SIZES: CliOption<Vec<u32>> = CliOption {
     kind: Kind::List(Limits::REQUEST_BYTES, Range::Doubling, |list| narrowed(&list)),
     default: "16K..1M",
     help: "Request sizes to measure",
-    more: "16K..1M doubles from 16K to 1M; 16K,96K are just these two.",
+    more: "16K..1M doubles from 16K to 1M; 16K,96K are just these two. Of a store one size, from \
+           5M on; not given, what a copy has.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -50,7 +51,7 @@ pub(crate) static DEPTHS: CliOption<Vec<u16>> = CliOption {
     default: "",
     help: "Request depths to measure, at both ends [default: 1]",
     more: "1..4 are 1, 2, 3 and 4. An end that is a connection has one request in flight: its \
-           depth is its number of buffers.",
+           depth is its number of buffers. Of a store one depth; not given, what a copy has.",
     group: Group::Measuring,
     commands: PARTS,
 };
@@ -76,7 +77,8 @@ pub(crate) static REPEAT: CliOption<u32> = CliOption {
     default: "",
     help: "How many times each combination is run [default: 5]",
     more: "One repeat is a pass through all combinations, so that a slow minute of the host \
-           affects all of them alike.",
+           affects all of them alike. A store is measured 3 times by default, with an object of \
+           256M.",
     group: Group::Measuring,
     commands: PARTS,
 };

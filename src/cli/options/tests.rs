@@ -47,7 +47,8 @@ fn every_command_asks_for_all_of_its_options_and_for_no_other() {
     for command in CommandId::all() {
         let mut lines = vec![shortest(command)];
         // Hosts and a store have options of their own.
-        lines.extend((command == CommandId::Sweep).then(|| "sweep s3://b/p".to_string()));
+        let at_store = matches!(command, CommandId::Measure | CommandId::Sweep);
+        lines.extend(at_store.then(|| format!("{} s3://b/p", command.typed())));
         let mut asked: BTreeSet<String> = BTreeSet::new();
         for line in lines {
             let typed = typed(&line);

@@ -8,6 +8,7 @@ use base::job::Location;
 use base::limits::{PART_BYTES_MIN, STORE_REQUEST_BYTES};
 use base::settings::Settings;
 use base::units::Bytes;
+use mover::io::store::PartSize;
 
 /// Requests to a store are large: each has a first byte to wait for, and becomes a part of an
 /// object, of which a store takes 10,000, none but the last of less than 5 MiB.
@@ -51,5 +52,6 @@ pub(in crate::cli) fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
         addressing: typed.value_or_default(&stores::S3_ADDRESSING)?,
         requester_pays: typed.has(&stores::S3_REQUESTER_PAYS),
         silent_max: None,
+        part_size: PartSize::AsRequests,
     })
 }

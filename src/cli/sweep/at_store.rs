@@ -26,15 +26,22 @@ impl StoreArgs {
         if !word.starts_with("s3://") {
             return Ok(None);
         }
-        let end = EndArg::parse(OsStr::new(word), Role::Target, 0)?;
-        let Location::Object(url) = end.location else { return Ok(None) };
         let none_here = NO_AXES.iter().chain(&ABOUT_FAR).find(|name| typed.is_typed(name));
         match none_here {
             Some(name) => Err(format!(
                 "--{name} is about copies to hosts, and {word} is measured over --request-sizes \
                  and --depths, for each of --sizes: leave --{name} out"
             )),
-            None => Ok(Some(StoreArgs { url, options: stores_of(typed)? })),
+            None => StoreArgs::at(word, typed).map(Some),
+        }
+    }
+
+    pub(super) fn at(url: &str, typed: &Typed) -> Result<StoreArgs, String> {
+        let end = EndArg::parse(OsStr::new(url), Role::Target, 0)?;
+        let options = stores_of(typed)?;
+        match end.location {
+            Location::Object(url) => Ok(StoreArgs { url, options }),
+            _ => Err(format!("{url} names no store: write s3://BUCKET/PREFIX")),
         }
     }
 
@@ -129,7 +136,7 @@ const NO_AXES: [&str; 14] = [
 const REQUEST_SIZES: &[u32] = &[5 << 20, 8 << 20, 16 << 20];
 const DEPTHS: &[u16] = &[1, 2, 4];
 /// As many requests of 16 MiB as are under way at most.
-const OBJECT_BYTES: u64 = 256 << 20;
+pub(super) const OBJECT_BYTES: u64 = 256 << 20;
 const OF_A_REQUEST_BYTES: u64 = 64 << 10;
 /// The program, its ledger and its generator.
 const OF_A_COPY_BYTES: u64 = 64 << 20;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::hosts::Host;
 use super::kept;
 use super::regular;
-use super::{BeginArgs, Campaign, Routes, SweepArgs};
+use super::{BeginArgs, Campaign, Purpose, Routes, SweepArgs};
 use crate::cli::console::Console;
 use crate::cli::live::Cells;
 use crate::cli::metrics::{self, Shown};
@@ -28,6 +28,7 @@ use crate::telemetry::Destination;
 use analysis::campaign::{Plan, Way};
 use analysis::record::sample::Record;
 use analysis::report::campaign as page;
+use analysis::report::explain::store::costs as store_costs;
 use analysis::report::json::Event;
 use analysis::report::live;
 use base::fault::{Class, Fault};
@@ -55,7 +56,7 @@ pub(super) fn begin(
     };
     let more = [(TYPED.to_string(), json!(typed)), (HOSTS.to_string(), json!(hosts))];
     let mut experiment = Experiment {
-        name: format!("sweep-{}", live::stamp(clock::unix())),
+        name: format!("{}-{}", campaign.purpose.command(), live::stamp(clock::unix())),
         command: kept::COMMAND.into(),
         started_unix_s: measure::unix_s(),
         seed: campaign.plan.seed,
@@ -179,6 +180,9 @@ fn measure_rest(
             all - left
         );
         return Ok(Some((Class::Interrupted, text)));
+    }
+    if campaign.purpose == Purpose::Measure {
+        console.summary(&store_costs(&kept::cells(store, name)?));
     }
     console.summary(&format!(
         "the cells are experiment {name} of {}: datapump sweep show {name}",

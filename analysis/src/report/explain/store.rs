@@ -1,8 +1,11 @@
 //! What held back a copy from or to an object store, as a sentence and as a page.
 
 use super::{bits, fact, percent, size, time};
-use crate::diagnosis::store::{StoreBottleneck, StoreVerdict};
+use crate::campaign::study::{self, Row};
+use crate::diagnosis::store::{StoreBottleneck, StoreVerdict, kept};
+use crate::record::sample::Record;
 use crate::report::live::count;
+use base::units::Bytes;
 
 /// The verdict in one sentence, for the summary of a copy.
 pub fn sentence(verdict: &StoreVerdict) -> String {
@@ -49,16 +52,65 @@ pub fn sentence(verdict: &StoreVerdict) -> String {
     }
 }
 
+/// What putting and getting an object cost: a paragraph for each way, `to` the store first.
+pub fn costs(records: &[Record]) -> String {
+    let rows = study::rows(records);
+    let paragraphs: Vec<String> = rows.iter().rev().map(|row| cost(row, records)).collect();
+    paragraphs.join("\n")
+}
+
+fn cost(row: &Row, records: &[Record]) -> String {
+    let Row { point, rate, rates, cpu_source, .. } = row;
+    let request = Bytes(point.choice.bytes().unwrap_or(0).into());
+    let mut text = format!(
+        "{}: {}, {}, in requests of {}\n",
+        point.host,
+        point.extent.typed(),
+        count(rate.n as u64, "time"),
+        request.typed()
+    );
+    let (least, most) = rates
+        .iter()
+        .fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(*rate), most.max(*rate)));
+    let median = bits(rate.median);
+    text.push_str(&fact("rate", &format!("{median} ({} to {})", bits(least), bits(most))));
+    if let Some(share) = cpu_source {
+        let per_byte_ns = share / rate.median.max(1.0) * 1e9;
+        let cpu = format!("{per_byte_ns:.2} ns/B ({} of a CPU)", percent(*share));
+        text.push_str(&fact("CPU time here", &cpu));
+    }
+    let Some(verdict) = verdict_of_median(row, records) else { return text };
+    let requests = format!(
+        "{} ({:.1} a second), {:.1} under way on average",
+        verdict.requests, verdict.requests_per_s, verdict.under_way
+    );
+    text.push_str(&fact("requests", &requests));
+    let first_byte = format!("{} after the request", time(verdict.first_byte_s));
+    text.push_str(&fact("first byte", &first_byte));
+    text.push_str(&fact("held back by", &sentence(&verdict)));
+    text.push_str(&fact("what to change", advice(verdict.primary)));
+    text
+}
+
+/// Of the copy whose rate is the median, or the next below it.
+fn verdict_of_median(row: &Row, records: &[Record]) -> Option<StoreVerdict> {
+    let of_row = records.iter().filter(|record| study::point(record).as_ref() == Some(&row.point));
+    let rate = |record: &Record| record.moved.goodput_bytes_per_s;
+    let mut of_row: Vec<&Record> = of_row.collect();
+    of_row.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+    kept(of_row.get(of_row.len().saturating_sub(1) / 2)?)
+}
+
 /// What to change.
 pub fn advice(class: Option<StoreBottleneck>) -> &'static str {
     match class {
         Some(StoreBottleneck::FirstByte) => {
-            "have more requests under way (--streams, --depth-source or --depth-sink), or larger \
-             ones (--request-size 16M)"
+            "have more requests under way (--memory 512M, then --streams 8), or larger ones \
+             (--request-size 16M)"
         }
         Some(StoreBottleneck::Requests) => {
-            "have more requests under way (--streams), or make few objects of many: tar c FOLDER | \
-             datapump copy - s3://BUCKET/KEY"
+            "have more requests under way (--streams 8), or make few objects of many: tar c \
+             FOLDER | datapump copy - s3://BUCKET/KEY"
         }
         Some(StoreBottleneck::Throttled) => {
             "ask whoever runs the store for a higher limit, spread keys over more prefixes, or \
@@ -71,7 +123,7 @@ pub fn advice(class: Option<StoreBottleneck>) -> &'static str {
             "make larger requests (--request-size), or larger objects"
         }
         Some(StoreBottleneck::Bodies) => {
-            "nothing at this end while the path is full; else more requests (--streams)"
+            "nothing at this end while the path is full; else more requests (--memory 512M)"
         }
         Some(StoreBottleneck::Elsewhere) => {
             "see --stats: reading, writing or digests here are slower than the store"

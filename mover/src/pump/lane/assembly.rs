@@ -18,6 +18,7 @@ use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::compression_controller::CompressionController;
+use crate::pump::lane::depths::{Depths, Keeps, Waits};
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;
@@ -31,7 +32,7 @@ use crate::work::sparse::{Expand, Squeeze};
 use base::codec::{Coding, Compress, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::job::Location;
-use base::settings::{Direct, EngineChoice, PathSamples, Settings};
+use base::settings::{EngineChoice, PathSamples, Settings};
 use base::units::{Bytes, Tick};
 
 /// A connection whose handshake has ended.
@@ -63,13 +64,6 @@ pub(crate) struct Assembly {
     /// Does the passage where payloads are compressed.
     worker_pool: Option<Arc<WorkerPool>>,
     pub planned_memory_bytes: u64,
-}
-
-/// How many requests a lane has at each end, within the memory limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Depths {
-    source: u32,
-    sink: u32,
 }
 
 /// What a lane takes at most besides its buffers: stack, samples, the state of its seal.
@@ -167,6 +161,14 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
         PathSamples::On => Sampler::new(socket.clone(), outbox.clone()),
         PathSamples::Off => None,
     }
+}
+
+/// The largest request of which every lane can have so many.
+pub(crate) fn request_bytes_max(settings: &Settings, of_a_lane: u64) -> u64 {
+    let lanes = u64::from(settings.streams.max(1));
+    let fixed = PROGRAM_BYTES + LEDGER_BYTES + lanes * (LANE_BYTES + Buffer::ROUNDING_BYTES);
+    let each = settings.memory_bytes.saturating_sub(fixed) / (lanes * of_a_lane.max(1));
+    each.saturating_sub(Buffer::total_bytes(0) as u64)
 }
 
 fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) -> u64 {
@@ -291,16 +293,9 @@ fn worker_pool(ends: &Ends, workers: Option<Workers>) -> Result<Option<Arc<Worke
 /// Depths as asked for, or as the endpoints need them; less where memory is short, never zero.
 fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, Fault> {
     let settings = &ends.settings;
-    let sink_waits = match &ends.sink {
-        Some((target, _)) => target.volume().is_some_and(|volume| volume.waits()),
-        None => false,
-    };
-    let usual = |waits: bool| match (waits, settings.direct) {
-        (false, _) => 1,
-        (true, Direct::On | Direct::Auto) => 4,
-        (true, Direct::Off) => 2,
-    };
-    let mut source = settings.depth_source.map_or(usual(ends.source_waits), u32::from);
+    let (source_waits, sink_waits) = (source_waits(ends), sink_waits(ends));
+    let usual = |waits: Waits| waits.usual_depth(settings.direct);
+    let mut source = settings.depth_source.map_or(usual(source_waits), u32::from);
     let mut sink = settings.depth_sink.map_or(usual(sink_waits), u32::from);
     if ends.source.is_none() {
         source = 1;
@@ -310,23 +305,43 @@ fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, F
         Some((Target::Pipe, _)) => sink = pipe_depth(settings),
         Some(_) => {}
     }
-    let is_pipe = matches!(ends.sink, Some((Target::Pipe, _)));
-    while planned(ends, Depths { source, sink }, lanes, workers) > settings.memory_bytes {
+    let keeps = match ends.sink {
         // A pipe's depth is its window, which the other side knows already.
-        if source == 1 && (sink == 1 || is_pipe) {
-            let least = planned(ends, Depths { source, sink }, lanes, workers);
-            return Err(Fault::usage(format!(
+        Some((Target::Pipe, _)) => Keeps::AllOfSink,
+        _ => Keeps::between(source_waits, sink_waits),
+    };
+    let mut depths = Depths { source, sink };
+    loop {
+        let needed = planned(ends, depths, lanes, workers);
+        if needed <= settings.memory_bytes {
+            return Ok(depths);
+        }
+        depths = depths.shortened(keeps).ok_or_else(|| {
+            Fault::usage(format!(
                 "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
                  with --memory, or fewer streams",
                 Bytes(settings.memory_bytes),
                 Bytes(u64::from(settings.request_bytes)),
-                Bytes(least)
-            )));
-        }
-        source = (source - 1).max(1);
-        sink = if is_pipe { sink } else { (sink - 1).max(1) };
+                Bytes(needed)
+            ))
+        })?;
     }
-    Ok(Depths { source, sink })
+}
+
+fn source_waits(ends: &Ends) -> Waits {
+    match ends.source {
+        Some((Location::Object(_), _)) => Waits::ForStore,
+        _ if ends.source_waits => Waits::ForDevice,
+        _ => Waits::Never,
+    }
+}
+
+fn sink_waits(ends: &Ends) -> Waits {
+    match ends.sink.as_ref().and_then(|(target, _)| target.volume()) {
+        Some(volume) if volume.store().is_some() => Waits::ForStore,
+        Some(volume) if volume.waits() => Waits::ForDevice,
+        _ => Waits::Never,
+    }
 }
 
 /// With less, nothing moves.
@@ -344,15 +359,10 @@ fn backend(ends: &Ends) -> Result<(Box<dyn Backend>, String), Fault> {
         let threads = Threads::new().map_err(|error| Fault::system("make an event", &error))?;
         Ok(Box::new(threads))
     };
-    let sink_waits = ends
-        .sink
-        .as_ref()
-        .is_some_and(|(target, _)| target.volume().is_some_and(|volume| volume.waits()));
+    let neither_waits = !ends.source_waits && sink_waits(ends) == Waits::Never;
     match ends.settings.engine {
         EngineChoice::Threads => Ok((threads()?, "threads".into())),
-        EngineChoice::Auto if !ends.source_waits && !sink_waits => {
-            Ok((threads()?, "threads".into()))
-        }
+        EngineChoice::Auto if neither_waits => Ok((threads()?, "threads".into())),
         choice => match ring() {
             Ok(ring) => Ok((ring, "uring".into())),
             Err(error) if choice == EngineChoice::Auto => {

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use super::resolve::{
-    Resolved, near_sources, refuse_into_itself, refuse_to_delete_source, with_parts_for,
-};
+use super::part_size::with_parts_for;
+use super::resolve::{Resolved, near_sources, refuse_into_itself, refuse_to_delete_source};
 use crate::io::medium::{self, TransferEnd};
 use crate::io::reach::Reach;
 use crate::pump::lane::assembly::pipe_window_bytes;
@@ -50,7 +49,7 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     let sources = near_sources(job, resolved.names.as_ref(), &resolved.reach)?;
     refuse_into_itself(job)?;
     refuse_to_delete_source(job)?;
-    let job = &with_parts_for(job, &sources);
+    let job = &with_parts_for(job, &sources, &resolved.reach);
     let target = Target::find(&job.target, sources.origin, &job.settings, &resolved.reach)?;
     let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
     let settings = job.settings.cut_as(resume_state.cut);

@@ -11,9 +11,7 @@ use crate::pump::source::names::{Ending, Names};
 use crate::pump::source::walk::{Sources, means_contents};
 use base::fault::Fault;
 use base::job::{Job, Location};
-use base::limits::{
-    MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP,
-};
+use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
 use base::settings::Delete;
 
 /// What a copy is, in all its attempts.
@@ -120,19 +118,6 @@ pub(super) fn refuse_to_delete_source(job: &Job) -> Result<(), Fault> {
     }
     Ok(())
 }
-
-/// An object of a store has 10,000 parts at most: a single long one needs larger requests.
-pub(super) fn with_parts_for(job: &Job, sources: &Sources) -> Job {
-    let mut job = job.clone();
-    if let (Location::Object(_), Some(bytes)) = (&job.target, sources.single_bytes()) {
-        let needed = bytes.div_ceil(PARTS_USUAL).next_multiple_of(REQUEST_BYTES_STEP.into());
-        let needed = needed.min(REQUEST_BYTES_MAX.into()) as u32;
-        job.settings.request_bytes = job.settings.request_bytes.max(needed);
-    }
-    job
-}
-
-const PARTS_USUAL: u64 = 9_000;
 
 /// No more streams than there are requests: each costs a handshake.
 pub(super) fn with_streams_for(job: &Job, sources: Option<&Sources>) -> Job {
