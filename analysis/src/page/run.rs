@@ -201,7 +201,7 @@ fn time(record: &Record) -> String {
     let over_s = moved.bytes as f64 / moved.goodput_bytes_per_s;
     match over_s.is_finite() && over_s < moved.elapsed_s * 0.995 {
         true => format!(
-            "{over_s:.2} s; with the {:.2} s of login before it {:.2} s",
+            "{over_s:.2} s of copying, {:.2} s of login before it: {:.2} s in all",
             moved.elapsed_s - over_s,
             moved.elapsed_s
         ),

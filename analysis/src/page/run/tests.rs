@@ -116,7 +116,7 @@ fn a_time_says_what_is_in_it() {
     assert_eq!(time(&whole), "10.00 s");
     let moved = Moved { elapsed_s: 12.5, ..whole.moved };
     let told = time(&Record { moved, ..whole });
-    assert_eq!(told, "10.00 s; with the 2.50 s of login before it 12.50 s");
+    assert_eq!(told, "10.00 s of copying, 2.50 s of login before it: 12.50 s in all");
 }
 
 /// A run under way has a verdict at once, and a new one when the last is some seconds old.
