@@ -208,8 +208,8 @@ fn of_copy(
     let title = page::run::title(&record);
     let cost = Arc::new(Cost::default());
     let (copy, paths) = UnderWay::collect(record, &cost);
-    let shown = Arc::clone(&copy);
-    let live = open(port, &title, cost, console, move || page::run::so_far(shown.record()))?;
+    let (shown, pages) = (Arc::clone(&copy), Mutex::new(page::run::SoFar::default()));
+    let live = open(port, &title, cost, console, move || locked(&pages).page(shown.record()))?;
     Ok((CopyShown { live, copy }, paths))
 }
 

@@ -379,7 +379,8 @@ fn pages_of_campaigns_and_of_a_host() {
         browser.looks_at(&page, name);
         if name == "campaign" {
             let seen = browser.open_file(&page, PHONE).value(FIRST_COLUMNS);
-            let of_host = |unit: &str| serde_json::json!([unit, "window", "streams", "level"]);
+            let of_host =
+                |unit: &str| serde_json::json!([unit, "window", "streams", "compression"]);
             assert_eq!(seen, serde_json::json!([of_host("Mbit/s"), of_host("Gbit/s")]));
         }
     }

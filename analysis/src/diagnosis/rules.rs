@@ -144,7 +144,7 @@ fn by_send_buffer(window: &Features, _: &Context) -> Option<Bottleneck> {
 
 fn by_sender(window: &Features, context: &Context) -> Option<Bottleneck> {
     let path_busy = window.fill >= FILLED && window.queued >= 0.8;
-    let clocks = window.clocks_known();
+    let clocks = window.lane().are_known();
     let at_work = clocks && window.source + window.passage >= 0.5 && window.sink < 0.5;
     let empty = window.app_limited >= 0.5 && window.queued <= 0.2 && window.fill < FILLED;
     let waiting = !clocks || window.sink < 0.5;

@@ -8,8 +8,8 @@ use super::path::sawtooth::sawtooth;
 use super::path::series::{Series, share, sum};
 use super::path::sharing::{Sharing, sharing};
 use super::path::windows::{
-    self, Cut, Features, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest, fastest_together,
-    features,
+    self, Cut, Features, LaneShares, OFTEN, SELDOM, WINDOW_ROUND_TRIPS, cut, fastest,
+    fastest_together, features,
 };
 use super::rules::{self, Context, CpuLoad, PAUSED_SHARE_MIN, ReceiverLane, SATURATED};
 use super::verdict::{Bottleneck, Figures, Shares, StreamVerdict};
@@ -19,6 +19,8 @@ use crate::statistics::median;
 pub(crate) struct Streams<'a> {
     evidence: &'a Evidence,
     series: Vec<(&'a Stream, Series<'a>)>,
+    /// The recovery episodes of each.
+    lost: Vec<Vec<Episode>>,
     window_at_loss: Option<WindowAtLoss>,
     sharing: Option<Sharing>,
     policing: Option<Policing>,
@@ -46,10 +48,10 @@ impl<'a> Streams<'a> {
         let known = series.iter().filter_map(|(_, series)| series.round_trip_min_s());
         let round_trip_s = known.reduce(f64::min).unwrap_or(ROUND_TRIP_UNKNOWN_S);
         let all: Vec<&Series> = series.iter().map(|(_, series)| series).collect();
+        // Streams are not sampled at the same moment, so the sum of their rates is bursty.
+        let together = fastest_together(&all, OFTEN);
         let most = |percentile: f64| {
-            let alone = all.iter().map(|series| fastest(series, percentile)).fold(0.0, f64::max);
-            // Streams are not sampled at the same moment, so the sum of their rates is bursty.
-            alone.max(fastest_together(&all, OFTEN))
+            all.iter().map(|series| fastest(series, percentile)).fold(together, f64::max)
         };
         let lanes = series.len();
         let lost: Vec<Vec<Episode>> = all.iter().map(|s| episodes(s, round_trip_s)).collect();
@@ -72,13 +74,15 @@ impl<'a> Streams<'a> {
             window_at_loss: window_at_loss(&both),
             policing: policing(&both, round_trip_s),
             receiver_writes: receiver_writes(evidence),
-            sender_reads: sender_reads(evidence),
+            sender_reads: sender_reads(&all),
+            lost,
             series,
         }
     }
 
     pub(super) fn each(&self) -> impl Iterator<Item = One<'_>> {
-        self.series.iter().map(|(stream, series)| One::of(self, stream, series))
+        let both = self.series.iter().zip(&self.lost);
+        both.map(|((stream, series), lost)| One::of(self, stream, series, lost.clone()))
     }
 
     /// The figures of all streams together.
@@ -131,11 +135,8 @@ fn receiver_writes(evidence: &Evidence) -> bool {
 }
 
 /// True if the sending lanes together read all the time, for example from one pipe.
-fn sender_reads(evidence: &Evidence) -> bool {
-    let reading = evidence.streams.iter().map(|stream| {
-        let series = Series::of(&stream.sent).while_moving();
-        features(&series.steps().collect::<Vec<_>>(), &[], 0.0).source
-    });
+fn sender_reads(all: &[&Series]) -> bool {
+    let reading = all.iter().map(|series| LaneShares::whole(series).source);
     reading.sum::<f64>() >= SENDER_READS_MIN
 }
 
@@ -175,10 +176,14 @@ pub(super) struct One<'a> {
 }
 
 impl<'a> One<'a> {
-    fn of(all: &'a Streams<'a>, stream: &'a Stream, series: &'a Series) -> One<'a> {
+    fn of(
+        all: &'a Streams<'a>,
+        stream: &'a Stream,
+        series: &'a Series,
+        episodes: Vec<Episode>,
+    ) -> One<'a> {
         let round_trip_s = all.round_trip_s;
         let pauses = pauses(series, round_trip_s);
-        let episodes = episodes(series, round_trip_s);
         let seen = fastest(series, OFTEN);
         let peak = match windows::peak_delivery(series) {
             0.0 => seen,
@@ -330,13 +335,11 @@ fn context(
 
 /// How the receiving lane used its time, in total; `None` where it was not recorded.
 pub(crate) fn receiver_lane(stream: &Stream) -> Option<ReceiverLane> {
-    let series = Series::of(&stream.received);
-    let steps: Vec<_> = series.steps().collect();
-    let whole = features(&steps, &[], 0.0);
-    whole.clocks_known().then_some(ReceiverLane {
-        waiting: whole.source,
-        passage: whole.passage,
-        sink: whole.sink,
+    let lane = LaneShares::whole(&Series::of(&stream.received));
+    lane.are_known().then_some(ReceiverLane {
+        waiting: lane.source,
+        passage: lane.passage,
+        sink: lane.sink,
     })
 }
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use crate::statistics::{
-    Bootstrap, Estimate, Line, RESAMPLES, generator, median, percentile_interval, symmetric_error,
-    theil_sen,
+    Bootstrap, Estimate, Line, RESAMPLES, generator, median, percentile_interval, signed_error,
+    symmetric_error, theil_sen,
 };
 
 /// One run, as the fit sees it.
@@ -117,9 +117,9 @@ impl SizeFit {
         symmetric_error(self.observed_ns, self.predicted_ns)
     }
 
-    /// Above 0 where the prediction is too high.
+    /// The same, below 0 where the prediction is too low.
     pub(crate) fn signed_error(&self) -> f64 {
-        self.predicted_ns / self.observed_ns - 1.0
+        signed_error(self.observed_ns, self.predicted_ns)
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use self::streams::Streams;
 use super::{Block, Page, Section};
-use crate::diagnosis::{Bottleneck, StreamVerdict, Verdict, diagnose, evidence};
+use crate::diagnosis::{Bottleneck, Evidence, StreamVerdict, Verdict, diagnose, evidence};
 use crate::plot::scale::Unit;
 use crate::plot::{Bar, Bars, Chart, Column, Figure, Table};
 use crate::record::sample::{Environment, Record};
@@ -45,28 +45,52 @@ pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Pa
     }
 }
 
-/// The page of a run that is under way, of what is known of it: a part of what its page will have.
-pub fn so_far(mut record: Record) -> Page {
-    let mut evidence = evidence::taken(&mut record, &BTreeMap::new());
-    // What CPU time it took is told when it has ended.
-    (evidence.sender.busy_cpus, evidence.receiver.busy_cpus) = (None, None);
-    let record = &record;
-    let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
-    let streams = Streams::of(record, &evidence, verdict.as_ref());
-    let sections = [
-        Section::of("verdict", "What holds it back", why_so_far(record, verdict.as_ref())),
-        Section::of("over-time", "Over time", over_time::blocks(record, &streams)),
-        Section::of("repeat", "To repeat it", command::blocks(record)),
-    ];
-    Page {
-        title: title(record),
-        subtitle: format!(
-            "under way since {}, for {:.0} s; datapump {}",
-            results::started(record),
-            record.moved.elapsed_s,
-            record.version
-        ),
-        sections: sections.into_iter().flatten().collect(),
+/// The pages of a run that is under way, one after the other. Each is a part of what its page will
+/// have, of what is known by then; the verdict may be up to `VERDICT_EACH_S` old, as it is half of
+/// what a page costs and changes little.
+#[derive(Debug, Default)]
+pub struct SoFar {
+    /// The newest, with the time of the run at which it was found.
+    verdict: Option<(f64, Verdict)>,
+}
+
+impl SoFar {
+    pub fn page(&mut self, mut record: Record) -> Page {
+        let mut evidence = evidence::taken(&mut record, &BTreeMap::new());
+        // What CPU time it took is told when it has ended.
+        (evidence.sender.busy_cpus, evidence.receiver.busy_cpus) = (None, None);
+        let record = &record;
+        let verdict = self.verdict(record, &evidence);
+        let streams = Streams::of(record, &evidence, verdict);
+        let sections = [
+            Section::of("verdict", "What holds it back", why_so_far(record, verdict)),
+            Section::of("over-time", "Over time", over_time::blocks(record, &streams)),
+            Section::of("repeat", "To repeat it", command::blocks(record)),
+        ];
+        Page {
+            title: title(record),
+            subtitle: format!(
+                "under way since {}, for {:.0} s; datapump {}",
+                results::started(record),
+                record.moved.elapsed_s,
+                record.version
+            ),
+            sections: sections.into_iter().flatten().collect(),
+        }
+    }
+
+    /// The last one, unless a new one is due: of a run that has just begun, always, as each second
+    /// is much of what is known.
+    fn verdict(&mut self, record: &Record, evidence: &Evidence) -> Option<&Verdict> {
+        let now_s = record.moved.elapsed_s;
+        let is_fresh = |found_s: f64| {
+            found_s >= VERDICT_ALWAYS_S && (found_s..found_s + VERDICT_EACH_S).contains(&now_s)
+        };
+        let is_known = self.verdict.as_ref().is_some_and(|(found_s, _)| is_fresh(*found_s));
+        if !is_known {
+            self.verdict = (!evidence.streams.is_empty()).then(|| (now_s, diagnose(evidence)));
+        }
+        self.verdict.as_ref().map(|(_, verdict)| verdict)
     }
 }
 
@@ -177,7 +201,7 @@ fn time(record: &Record) -> String {
     let over_s = moved.bytes as f64 / moved.goodput_bytes_per_s;
     match over_s.is_finite() && over_s < moved.elapsed_s * 0.995 {
         true => format!(
-            "{over_s:.2} s; with the {:.2} s of login before it {:.2} s",
+            "{over_s:.2} s of copying, {:.2} s of login before it: {:.2} s in all",
             moved.elapsed_s - over_s,
             moved.elapsed_s
         ),
@@ -235,6 +259,9 @@ fn hosts(record: &Record, environments: &BTreeMap<i64, Environment>) -> Vec<Bloc
     blocks.collect()
 }
 
+/// From one verdict on a run under way to the next, but not while it is young.
+const VERDICT_EACH_S: f64 = 4.5;
+const VERDICT_ALWAYS_S: f64 = 10.0;
 const TITLE_LETTERS: usize = 160;
 const ROWS_MAX: usize = 256;
 

@@ -67,9 +67,10 @@ const WORDS: [(&str, &[&str], &str); 13] = [
         "the thread of a stream on each host: it reads or receives, processes, sends or writes",
     ),
     (
-        "level of compression",
-        &["level"],
-        "how hard data is compressed before it is sent; 0 is not at all",
+        "compression",
+        &["zlib", "zstd", "lz4"],
+        "off, or how data is compressed before it is sent: the codec and, behind the colon, its \
+         level: 1 is quick, a higher one takes more CPU time and makes less",
     ),
     (
         "middle half",

@@ -1,6 +1,6 @@
 //! What the drawings have in common: their width, numbers of few digits, the plot's frame, signs.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::colour::{self, FAINT, INK};
 use super::{Key, Mark, Sign, timelines};
@@ -12,11 +12,69 @@ pub(super) const WIDTH: f64 = 520.0;
 
 /// Coordinates need no more than a tenth.
 pub(super) fn number(value: f64) -> String {
-    let text = format!("{value:.1}");
-    match text.strip_suffix(".0") {
-        Some("-0") => "0".into(),
-        Some(whole) => whole.into(),
-        None => text,
+    let mut text = String::new();
+    push_number(&mut text, value);
+    text
+}
+
+/// Rounded to a tenth, and without `.0`. A page has ten thousand coordinates, so they are written
+/// from whole numbers and where they belong: the formatter of floats was half of a drawing.
+fn push_number(text: &mut String, value: f64) {
+    let tenths = (value * 10.0).round_ties_even();
+    let is_near = tenths.abs() < TENTHS_MAX;
+    if !is_near {
+        let other = format!("{value:.1}");
+        return text.push_str(other.strip_suffix(".0").unwrap_or(&other));
+    }
+    if tenths < 0.0 {
+        text.push('-');
+    }
+    let tenths = tenths.abs() as u32;
+    let (mut whole, tenth) = (tenths / 10, tenths % 10);
+    let mut digits = [b'0'; 10];
+    let mut first = digits.len() - 1;
+    digits[first] = b'0' + (whole % 10) as u8;
+    while whole >= 10 {
+        whole /= 10;
+        first -= 1;
+        digits[first] = b'0' + (whole % 10) as u8;
+    }
+    text.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+    if tenth > 0 {
+        text.push('.');
+        text.push(char::from(b'0' + tenth as u8));
+    }
+}
+
+/// What a path is made of: commands of SVG, each with its numbers.
+#[derive(Debug, Default)]
+pub(super) struct Path(String);
+
+impl Path {
+    pub(super) fn add(&mut self, command: char, numbers: &[f64]) {
+        self.0.push(command);
+        for (place, number) in numbers.iter().enumerate() {
+            if place > 0 {
+                self.0.push(' ');
+            }
+            push_number(&mut self.0, *number);
+        }
+    }
+
+    /// Commands with their numbers, as they are.
+    pub(super) fn add_shape(&mut self, shape: &str) {
+        self.0.push_str(shape);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// As it is: a path has letters, digits, `.`, `-` and spaces alone.
+impl Render for Path {
+    fn render_to(&self, buffer: &mut String) {
+        buffer.push_str(&self.0);
     }
 }
 
@@ -205,5 +263,30 @@ const PATTERNS: [&str; colour::COUNT] = [
 ];
 const LEFT: f64 = 8.0;
 const ROW_PX: f64 = 20.0;
+/// More tenths than fit a number of 32 bits are far from any paper.
+const TENTHS_MAX: f64 = 4e9;
 /// The mean width of a letter of 13 px, rounded up.
 const LETTER_PX: f64 = 7.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinate_has_a_tenth_and_no_more() {
+        let odd = [0.0, -0.0, 0.04, -0.04, 0.05, 0.25, 9.95, -9.96, 99.97, 100.0, 1e7, 3e11];
+        let many = (0..2_000).map(|place| f64::from(place) * 0.371 - 100.0);
+        for value in odd.into_iter().chain(many) {
+            let text = number(value);
+            let read: f64 = text.parse().unwrap();
+            assert!((read - value).abs() <= 0.050_001, "{value}: {text}");
+            assert_eq!(text, format!("{}", read + 0.0), "{value}");
+        }
+        assert_eq!([2.25, 2.75, -0.04].map(number), ["2.2", "2.8", "0"]);
+        let mut path = Path::default();
+        path.add('M', &[1.0, -2.25]);
+        path.add('H', &[3.96]);
+        path.add_shape("h0");
+        assert_eq!(path.render().into_string(), "M1 -2.2H4h0");
+    }
+}

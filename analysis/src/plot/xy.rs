@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::colour::{FAINT, GRID, INK};
-use super::draw::{self, WIDTH, number};
+use super::draw::{self, Path, WIDTH, number};
 use super::scale::{round_up, value};
 use super::span::Span;
 use super::thin::{POINTS_MAX, envelope};
@@ -205,20 +205,18 @@ impl Xy {
     fn summary(&self) -> Table {
         let most = self.points_each();
         let row = |series: &Series| {
-            let mut known: Vec<f64> =
-                series.points.iter().map(|point| point.1).filter(|y| !y.is_nan()).collect();
-            known.sort_by(f64::total_cmp);
-            let at = |share: f64| {
-                let place = (known.len().saturating_sub(1) as f64 * share).round() as usize;
-                known.get(place).map_or("-".into(), |y| value(*y))
+            let known = series.points.iter().map(|point| point.1).filter(|y| !y.is_nan());
+            let range = Range::of(known.collect());
+            let text = |of: fn(&Range) -> f64| {
+                range.as_ref().map_or("-".to_string(), |range| value(of(range)))
             };
             vec![
                 series.name.clone(),
                 series.samples.unwrap_or(series.points.len()).to_string(),
                 series.drawn(&series.thinned(&self.y, most)).to_string(),
-                at(0.0),
-                at(0.5),
-                at(1.0),
+                text(|range| range.least),
+                text(|range| range.median),
+                text(|range| range.most),
             ]
         };
         let number = Column::number;
@@ -283,6 +281,26 @@ impl Xy {
                 })
                 .collect(),
         }
+    }
+}
+
+/// The least, the median and the most of some values.
+struct Range {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Range {
+    /// `None` of no values.
+    fn of(mut values: Vec<f64>) -> Option<Range> {
+        let middle = (values.len().checked_sub(1)? as f64 * 0.5).round() as usize;
+        // No need to sort them all.
+        let (below, median, above) = values.select_nth_unstable_by(middle, f64::total_cmp);
+        let by = |a: &&f64, b: &&f64| a.total_cmp(b);
+        let least = below.iter().min_by(by).unwrap_or(median);
+        let most = above.iter().max_by(by).unwrap_or(median);
+        Some(Range { least: *least, median: *median, most: *most })
     }
 }
 
@@ -430,13 +448,16 @@ impl Plane {
 
     fn limits(&self, series: &Series) -> Markup {
         let (class, colour) = draw::stroke(series.colour);
-        let bar = |((x, _), (low, high)): (&(f64, f64), &(f64, f64))| {
+        let mut bars = Path::default();
+        for ((x, _), (low, high)) in series.points.iter().zip(&series.limits) {
             let (x, low, high) = (self.x.px(*x), self.y.px(*low), self.y.px(*high));
-            let (left, right) = (number(x - 3.0), number(x + 3.0));
-            let (x, low, high) = (number(x), number(low), number(high));
-            format!("M{x} {low}V{high}M{left} {low}H{right}M{left} {high}H{right}")
-        };
-        let bars: String = series.points.iter().zip(&series.limits).map(bar).collect();
+            bars.add('M', &[x, low]);
+            bars.add('V', &[high]);
+            for end in [low, high] {
+                bars.add('M', &[x - 3.0, end]);
+                bars.add('H', &[x + 3.0]);
+            }
+        }
         html! {
             @if !bars.is_empty() {
                 path class=(class) stroke=(colour) stroke-width="1" fill="none" data-limits
@@ -445,86 +466,55 @@ impl Plane {
         }
     }
 
-    fn line(&self, points: &[(f64, f64)], steps: bool) -> String {
-        let mut path = String::new();
+    fn line(&self, points: &[(f64, f64)], steps: bool) -> Path {
+        let mut path = Path::default();
         let mut begun = false;
         for (x, y) in points {
             let is_gap = y.is_nan();
-            let (x, y) = (number(self.x.px(*x)), number(self.y.px(*y)));
+            let (x, y) = (self.x.px(*x), self.y.px(*y));
             match (is_gap, begun, steps) {
-                (true, true, true) => path.push_str(&format!("H{x}")),
+                (true, true, true) => path.add('H', &[x]),
                 (true, ..) => {}
-                (false, false, _) => path.push_str(&format!("M{x} {y}")),
-                (false, true, true) => path.push_str(&format!("H{x}V{y}")),
-                (false, true, false) => path.push_str(&format!("L{x} {y}")),
+                (false, false, _) => path.add('M', &[x, y]),
+                (false, true, true) => {
+                    path.add('H', &[x]);
+                    path.add('V', &[y]);
+                }
+                (false, true, false) => path.add('L', &[x, y]),
             }
             begun = !is_gap;
         }
         path
     }
 
-    fn dots(&self, points: &[(f64, f64)], shape: &str) -> String {
-        let known = points.iter().filter(|(_, y)| !y.is_nan());
-        known
-            .map(|(x, y)| format!("M{} {}{shape}", number(self.x.px(*x)), number(self.y.px(*y))))
-            .collect()
+    fn dots(&self, points: &[(f64, f64)], shape: &str) -> Path {
+        let mut path = Path::default();
+        for (x, y) in points.iter().filter(|(_, y)| !y.is_nan()) {
+            path.add('M', &[self.x.px(*x), self.y.px(*y)]);
+            path.add_shape(shape);
+        }
+        path
     }
 
-    fn area(&self, points: &[(f64, f64)], below: &[f64]) -> String {
+    fn area(&self, points: &[(f64, f64)], below: &[f64]) -> Path {
         let upper = points.iter().map(|(x, y)| (*x, if y.is_nan() { 0.0 } else { *y }));
         let lower = points.iter().zip(below).map(|((x, _), low)| (*x, *low));
         let (upper, lower): (Vec<_>, Vec<_>) = (upper.collect(), lower.collect());
-        if upper.is_empty() {
-            return String::new();
-        }
         let mut path = self.line(&upper, true);
-        // Back along the lower edge, in steps too.
-        let mut edge = String::new();
-        for pair in lower.windows(2).rev() {
-            let (x, y) = (self.x.px(pair[0].0), self.y.px(pair[0].1));
-            edge.push_str(&format!("V{}H{}", number(y), number(x)));
+        if path.is_empty() {
+            return path;
         }
-        path.push_str(&edge);
-        path.push('Z');
+        // Back along the lower edge, in steps too.
+        for pair in lower.windows(2).rev() {
+            path.add('V', &[self.y.px(pair[0].1)]);
+            path.add('H', &[self.x.px(pair[0].0)]);
+        }
+        path.add_shape("Z");
         path
     }
 
     fn marks(&self, marks: &Marks) -> Markup {
-        let (top, bottom) = (TOP, HEIGHT - BOTTOM);
-        let path: String = match marks.mark {
-            Mark::Span => self
-                .merged(&marks.at)
-                .into_iter()
-                .map(|(from, to)| {
-                    let width = (to - from).max(1.0);
-                    format!(
-                        "M{} {}h{}V{}h-{}z",
-                        number(from),
-                        number(top),
-                        number(width),
-                        number(bottom),
-                        number(width)
-                    )
-                })
-                .collect(),
-            Mark::Down => self
-                .merged(&marks.at)
-                .into_iter()
-                .map(|(x, _)| format!("M{} {}h8l-4 7z", number(x - 4.0), number(top - 7.0)))
-                .collect(),
-            Mark::Up => self
-                .merged(&marks.at)
-                .into_iter()
-                .map(|(x, _)| format!("M{} {}h8l-4 -7z", number(x - 4.0), number(bottom)))
-                .collect(),
-            Mark::Level => marks
-                .at
-                .iter()
-                .map(|(y, _)| {
-                    format!("M{} {}H{}", number(LEFT), number(self.y.px(*y)), number(WIDTH - RIGHT))
-                })
-                .collect(),
-        };
+        let path = self.mark_path(marks);
         let (count, name) = (marks.at.len(), escape::line(&marks.name));
         match marks.mark {
             Mark::Span => html! {
@@ -543,6 +533,37 @@ impl Plane {
                 }
             }
         }
+    }
+
+    fn mark_path(&self, marks: &Marks) -> Path {
+        let (top, bottom) = (TOP, HEIGHT - BOTTOM);
+        let mut path = Path::default();
+        let placed = if marks.mark == Mark::Level { Vec::new() } else { self.merged(&marks.at) };
+        for (from, to) in placed {
+            match marks.mark {
+                Mark::Span => {
+                    let width = (to - from).max(1.0);
+                    path.add('M', &[from, top]);
+                    path.add('h', &[width]);
+                    path.add('V', &[bottom]);
+                    path.add('h', &[-width]);
+                    path.add_shape("z");
+                }
+                Mark::Down => {
+                    path.add('M', &[from - 4.0, top - 7.0]);
+                    path.add_shape("h8l-4 7z");
+                }
+                Mark::Up | Mark::Level => {
+                    path.add('M', &[from - 4.0, bottom]);
+                    path.add_shape("h8l-4 -7z");
+                }
+            }
+        }
+        for (y, _) in marks.at.iter().filter(|_| marks.mark == Mark::Level) {
+            path.add('M', &[LEFT, self.y.px(*y)]);
+            path.add('H', &[WIDTH - RIGHT]);
+        }
+        path
     }
 
     /// In pixels; those that fall on the same one are drawn once.

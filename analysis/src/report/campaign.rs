@@ -147,7 +147,7 @@ pub(crate) fn depth(depth: Option<u16>) -> String {
 fn axes(setting: &Setting) -> (&'static [&'static str], Vec<String>) {
     match *setting {
         Setting::Path { window_bytes, streams, compress } => {
-            (PATH_AXES, vec![window(window_bytes), streams.to_string(), plain(&compress.typed())])
+            (PATH_AXES, vec![window(window_bytes), streams.to_string(), compress.typed()])
         }
         Setting::Store { request_bytes, depth: requests } => {
             (STORE_AXES, vec![window(request_bytes), depth(requests)])
@@ -159,20 +159,11 @@ fn axes(setting: &Setting) -> (&'static [&'static str], Vec<String>) {
 pub(crate) fn axes_of(choice: &Choice) -> (&'static [&'static str], Vec<String>) {
     match choice {
         Choice::Path { window_bytes, streams, level } => {
-            (PATH_AXES, vec![window(*window_bytes), streams.to_string(), plain(level)])
+            (PATH_AXES, vec![window(*window_bytes), streams.to_string(), level.clone()])
         }
         Choice::Store { request_bytes, depth: requests } => {
             (STORE_AXES, vec![window(Some(*request_bytes)), depth(*requests)])
         }
-    }
-}
-
-/// zlib's levels as numbers, as SLAC wrote them; others as in `--compress`.
-pub(crate) fn plain(typed: &str) -> String {
-    match typed.strip_prefix("zlib:") {
-        Some(level) => level.to_string(),
-        None if typed == "off" => "0".to_string(),
-        None => typed.to_string(),
     }
 }
 
@@ -183,14 +174,14 @@ pub fn line(hosts: &[String], cell: &Cell, record: &Record, done: usize, of: usi
     format!("{done:>4} of {of}  {}: {figures}", words(hosts, cell))
 }
 
-/// `anl  window 64K  8 streams  level 1  10s`.
+/// `anl  window 64K  8 streams  compression zlib:1  10s`.
 pub fn words(hosts: &[String], cell: &Cell) -> String {
     let setting = match cell.setting {
         Setting::Path { window_bytes, streams, compress } => format!(
-            "window {}  {}  level {}",
+            "window {}  {}  compression {}",
             window(window_bytes),
             live::count(streams.into(), "stream"),
-            plain(&compress.typed()),
+            compress.typed(),
         ),
         Setting::Store { request_bytes, depth: requests } => {
             format!("request {}  depth {}", window(request_bytes), depth(requests))
@@ -458,7 +449,7 @@ pub(crate) fn chosen(choice: &Choice) -> String {
     match choice {
         Choice::Path { window_bytes, streams, level } => {
             let streams = live::count((*streams).into(), "stream");
-            format!("window {}, {streams}, level {}", window(*window_bytes), plain(level))
+            format!("window {}, {streams}, compression {level}", window(*window_bytes))
         }
         Choice::Store { request_bytes, depth: requests } => {
             format!("request {}, depth {}", window(Some(*request_bytes)), depth(*requests))
@@ -517,7 +508,7 @@ fn cpu(share: Option<f64>) -> String {
     share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
 }
 
-const PATH_AXES: &[&str] = &["window", "streams", "level"];
+const PATH_AXES: &[&str] = &["window", "streams", "compression"];
 const STORE_AXES: &[&str] = &["request", "depth"];
 const COLUMNS: [&str; 5] = ["length", "choice", "n", "median", "IQR"];
 const PATH_COLUMNS: [&str; 5] = ["ratio", "rest", "load", "CPU here", "there"];

@@ -152,7 +152,7 @@ fn balance(fit: &Fit) -> Option<String> {
 /// The cost of a host's parts, from its stored model.
 pub fn host(model: &HostModel) -> Sheet {
     let mut sheet = Sheet::new(
-        format!("Host {}: {}, from {}", model.host, cpus(model), model.experiment),
+        format!("Host {}: {}from {}", model.host, of_cpus(model), model.experiment),
         &["part", "sizes", "Cb ns/B", "Cr µs", "Cs µs", "RS*", "measured MB/s", "at"],
     );
     for part in &model.components {
@@ -184,12 +184,12 @@ pub fn host(model: &HostModel) -> Sheet {
     sheet
 }
 
-/// How many CPUs a host has.
-pub fn cpus(model: &HostModel) -> String {
+/// How many CPUs a host has, in front of what follows; nothing where that is not known.
+pub(crate) fn of_cpus(model: &HostModel) -> String {
     match model.cpus {
-        0 => "number of CPUs unknown".into(),
-        1 => "1 CPU".into(),
-        count => format!("{count} CPUs"),
+        0 => String::new(),
+        1 => "1 CPU, ".into(),
+        count => format!("{count} CPUs, "),
     }
 }
 

@@ -323,6 +323,12 @@ pub fn symmetric_error(observed: f64, predicted: f64) -> f64 {
     }
 }
 
+/// The same, below 0 where the prediction is too low.
+pub(crate) fn signed_error(observed: f64, predicted: f64) -> f64 {
+    let error = symmetric_error(observed, predicted);
+    if predicted < observed { -error } else { error }
+}
+
 /// Any odd constant: the stream of the generator, so that a seed always gives the same numbers.
 const PCG_STREAM: u128 = 0xa02b_dbf7_bb3c_0a7a_c28f_a16a_64ab_f96b;
 const THEIL_SEN_POINTS_MAX: usize = 1000;

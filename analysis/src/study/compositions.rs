@@ -9,7 +9,7 @@ use super::halves::{Halves, Network};
 use super::parts::{PartStudy, Starts};
 use crate::model::Part;
 use crate::record::sample::{Record, Scenario};
-use crate::statistics::symmetric_error;
+use crate::statistics::{signed_error, symmetric_error};
 
 /// One end of a composition under given conditions at one depth.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,7 +67,7 @@ impl Composed {
     }
 
     pub(crate) fn signed_error(&self) -> Option<f64> {
-        Some(self.predicted_ns / self.observed_ns? - 1.0)
+        Some(signed_error(self.observed_ns?, self.predicted_ns))
     }
 }
 

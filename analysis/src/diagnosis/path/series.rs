@@ -187,16 +187,27 @@ pub(crate) fn threshold(sample: &PathSample) -> Option<u32> {
 
 /// A weighted quantile; 0 where all weights are 0.
 pub(crate) fn weighted_quantile(values: &mut [(f64, f64)], share: f64) -> f64 {
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [one] = weighted_quantiles(values, [share]);
+    one
+}
+
+/// Several of the same values, which are sorted once.
+pub(crate) fn weighted_quantiles<const N: usize>(
+    values: &mut [(f64, f64)],
+    shares: [f64; N],
+) -> [f64; N] {
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = values.iter().map(|(_, weight)| weight).sum();
-    let mut below = 0.0;
-    for (value, weight) in values.iter() {
-        below += weight;
-        if below >= share * total {
-            return *value;
+    shares.map(|share| {
+        let mut below = 0.0;
+        for (value, weight) in values.iter() {
+            below += weight;
+            if below >= share * total {
+                return *value;
+            }
         }
-    }
-    values.last().map_or(0.0, |(value, _)| *value)
+        values.last().map_or(0.0, |(value, _)| *value)
+    })
 }
 
 /// The sum of counts, without overflow.

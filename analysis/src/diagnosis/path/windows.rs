@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::pauses::Pause;
-use super::series::{Series, Step, share, threshold, weighted_quantile};
+use super::series::{Series, Step, share, threshold, weighted_quantile, weighted_quantiles};
 use base::path::PathSample;
 
 /// Features of a part of a stream's time. Shares are of time, from 0 to 1, and all but `duration_s`
@@ -76,8 +76,40 @@ impl Features {
         (self.round_trip_s - self.round_trip_min_s).max(0.0)
     }
 
+    pub(crate) fn lane(&self) -> LaneShares {
+        let Features { source, passage, sink, idle, .. } = *self;
+        LaneShares { source, passage, sink, idle }
+    }
+}
+
+/// Shares of the time of a lane by its own clocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneShares {
+    pub source: f64,
+    pub passage: f64,
+    pub sink: f64,
+    pub idle: f64,
+}
+
+impl LaneShares {
+    /// Of all of a series.
+    pub(crate) fn whole(series: &Series) -> LaneShares {
+        let steps: Vec<Step<'_>> = series.steps().collect();
+        LaneShares::of(steps.iter(), series.seconds())
+    }
+
+    fn of<'a>(steps: impl Iterator<Item = &'a Step<'a>> + Clone, seconds: f64) -> LaneShares {
+        let clock = |clock| share(steps.clone().map(|step| step.ran(clock)).sum(), seconds);
+        LaneShares {
+            source: clock(|s| s.clocks.source),
+            passage: clock(|s| s.clocks.passage),
+            sink: clock(|s| s.clocks.sink),
+            idle: clock(|s| s.clocks.idle),
+        }
+    }
+
     /// True if the lane's clocks were recorded.
-    pub(crate) fn clocks_known(&self) -> bool {
+    pub(crate) fn are_known(&self) -> bool {
         self.source + self.passage + self.sink + self.idle > 0.05
     }
 }
@@ -138,10 +170,12 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
     let acked: f64 = steps.iter().map(|step| step.grown(|s| s.bytes_acked) as f64).sum();
     let sent: f64 = steps.iter().map(|step| step.grown(|s| s.bytes_sent) as f64).sum();
     let again: f64 = steps.iter().map(|step| step.grown(|s| s.bytes_retransmitted) as f64).sum();
-    let clock = |clock| share(active.iter().map(|step| step.ran(clock)).sum(), active_s);
+    let lane = LaneShares::of(active.iter().copied(), active_s);
     let busy_s: f64 = active.iter().map(|step| step.ran(|s| s.busy)).sum();
     let of_busy = |clock| share(active.iter().map(|step| step.ran(clock)).sum(), busy_s);
     let seen = Seen { active: &active, active_s };
+    let [window_low_bytes, window_high_bytes] =
+        seen.quantiles([0.1, 0.9], |s| s.peer_window_bytes.into());
     Features {
         from_s: first.from_s,
         duration_s,
@@ -154,8 +188,8 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
         app_limited: seen.time_share(|s| s.app_limited),
         queued: seen.time_share(|s| s.unsent_bytes > 0 && s.unsent_bytes >= s.mss_bytes),
         fill: seen.quantile(0.5, |s| ratio(s.unacked_segments.into(), s.cwnd_segments.into())),
-        window_high_bytes: seen.quantile(0.9, |s| s.peer_window_bytes.into()),
-        window_low_bytes: seen.quantile(0.1, |s| s.peer_window_bytes.into()),
+        window_high_bytes,
+        window_low_bytes,
         window_fill: seen.quantile(0.5, |s| ratio(unacked_bytes(s), s.peer_window_bytes.into())),
         buffer_fill: seen
             .quantile(0.5, |s| ratio(unacked_bytes(s), f64::from(s.send_buffer_bytes) / 2.0)),
@@ -165,10 +199,10 @@ pub(crate) fn features(steps: &[Step<'_>], pauses: &[Pause], round_trip_s: f64) 
         retransmitted: share(again, sent),
         growth: ratio(last.after.cwnd_segments.into(), first.before.cwnd_segments.into()),
         slow_start: seen.time_share(|s| threshold(s).is_none_or(|t| s.cwnd_segments < t)),
-        source: clock(|s| s.clocks.source),
-        passage: clock(|s| s.clocks.passage),
-        sink: clock(|s| s.clocks.sink),
-        idle: clock(|s| s.clocks.idle),
+        source: lane.source,
+        passage: lane.passage,
+        sink: lane.sink,
+        idle: lane.idle,
         pace_bytes_per_s: seen.pace(),
     }
 }
@@ -186,9 +220,18 @@ impl Seen<'_> {
     }
 
     fn quantile(&self, part: f64, of: impl Fn(&PathSample) -> f64) -> f64 {
+        let [one] = self.quantiles([part], of);
+        one
+    }
+
+    fn quantiles<const N: usize>(
+        &self,
+        parts: [f64; N],
+        of: impl Fn(&PathSample) -> f64,
+    ) -> [f64; N] {
         let mut values: Vec<(f64, f64)> =
             self.active.iter().map(|step| (of(step.after), step.seconds())).collect();
-        weighted_quantile(&mut values, part)
+        weighted_quantiles(&mut values, parts)
     }
 
     fn pace(&self) -> Option<f64> {

@@ -21,14 +21,18 @@ pub(super) fn figures(rows: &[&Row]) -> Vec<Figure> {
     let mut found = Vec::new();
     let levels = levels(&rows);
     if windows.len() > 1 && streams.len() > 1 {
-        found.extend(levels.iter().map(|level| heat(&rows, level, names, (&windows, &streams))));
+        found.extend(levels.iter().map(|level| {
+            let title = named(level, &levels);
+            heat(&rows, (level, &title), names, (&windows, &streams))
+        }));
     }
     // Without compression first: then the network is what is measured. Then the level that won.
     let first = levels.iter().find(|level| *level == OFF).or_else(|| levels.first());
     let won = fastest(rows.iter().copied()).map(|row| row.point.choice.level().to_string());
     let won = won.as_ref().filter(|level| Some(*level) != first);
     for level in first.into_iter().chain(won).filter(|_| streams.len() > 1) {
-        found.push(lines(&of_level(&rows, level), level, names, &windows));
+        let title = named(level, &levels);
+        found.push(lines(&of_level(&rows, level), (level, &title), names, &windows));
     }
     found
 }
@@ -41,11 +45,11 @@ fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     rows.max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
 }
 
-/// `, level 1`; nothing without compression.
-fn named(level: &str) -> String {
-    match level {
-        OFF => String::new(),
-        level => format!(", level {}", text::plain(level)),
+/// `, compression zlib:1`; nothing where no cell was compressed.
+fn named(level: &str, levels: &[String]) -> String {
+    match levels {
+        [only] if only == OFF => String::new(),
+        _ => format!(", compression {level}"),
     }
 }
 
@@ -81,7 +85,7 @@ fn levels(rows: &[&Row]) -> Vec<String> {
 
 fn heat(
     rows: &[&Row],
-    level: &str,
+    (level, named): (&str, &str),
     [of_bytes, of_count]: [&str; 2],
     (windows, streams): (&[Option<u32>], &[u16]),
 ) -> Figure {
@@ -114,7 +118,7 @@ fn heat(
     });
     Figure {
         name: plain_name("heat", level),
-        title: format!("Rate over {} and {}{}", many(of_bytes), many(of_count), named(level)),
+        title: format!("Rate over {} and {}{}", many(of_bytes), many(of_count), named),
         about: "Medians of all passes; the brighter, the faster. The fastest cell has a frame."
             .into(),
         chart: Chart::Heat(Heat {
@@ -132,7 +136,7 @@ fn heat(
 
 fn lines(
     rows: &[&Row],
-    level: &str,
+    (level, named): (&str, &str),
     [of_bytes, of_count]: [&str; 2],
     windows: &[Option<u32>],
 ) -> Figure {
@@ -165,7 +169,7 @@ fn lines(
     };
     Figure {
         name: if level == OFF { "lines".into() } else { plain_name("lines", level) },
-        title: format!("Rate over {}{}", many(of_count), named(level)),
+        title: format!("Rate over {}{}", many(of_count), named),
         about: format!(
             "Medians of all passes; bars are 95 % intervals, where there are {PASSES_MIN} passes \
              or more.{shown}"

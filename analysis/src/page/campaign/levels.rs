@@ -31,9 +31,9 @@ pub(super) fn figures(best: &Best<'_>, rows: &[&Row]) -> Vec<Figure> {
     let at = format!("{}, {count} streams", window(choice.bytes()));
     let ticks: Vec<(f64, String)> = (0..)
         .zip(&levels)
-        .map(|(place, row)| (f64::from(place), text::plain(row.point.choice.level())))
+        .map(|(place, row)| (f64::from(place), short(row.point.choice.level())))
         .collect();
-    let axis = || Axis { ticks: Ticks::At(ticks.clone()), ..Axis::of("level of compression") };
+    let axis = || Axis { ticks: Ticks::At(ticks.clone()), ..Axis::of(AXIS) };
     let unit = Unit::of_rates(levels.iter().map(|row| row.rate.median).fold(0.0, f64::max));
     let over = |figure: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
         (0..)
@@ -51,7 +51,7 @@ pub(super) fn figures(best: &Best<'_>, rows: &[&Row]) -> Vec<Figure> {
         cpu.map(|(name, colour, points)| Series::line(name, colour, points)).collect();
     let mut figures = vec![Figure {
         name: "levels".into(),
-        title: format!("Rate over levels: {at}"),
+        title: format!("Rate over compression: {at}"),
         about: "Medians of all passes, in bytes of files.".into(),
         chart: Chart::Xy(Xy {
             x: axis(),
@@ -62,7 +62,7 @@ pub(super) fn figures(best: &Best<'_>, rows: &[&Row]) -> Vec<Figure> {
     }];
     figures.extend((!cpu.is_empty()).then(|| Figure {
         name: "levels-cpu".into(),
-        title: format!("CPU time over levels: {at}"),
+        title: format!("CPU time over compression: {at}"),
         about: "As a share of one CPU; compression has threads of its own.".into(),
         chart: Chart::Xy(Xy {
             x: axis(),
@@ -74,6 +74,13 @@ pub(super) fn figures(best: &Best<'_>, rows: &[&Row]) -> Vec<Figure> {
     figures
 }
 
+/// As short as the numbers of an axis are: `1` for `zlib:1`, others as they are typed.
+fn short(typed: &str) -> String {
+    typed.strip_prefix("zlib:").unwrap_or(typed).to_string()
+}
+
 fn window(bytes: Option<u32>) -> String {
     format!("window {}", text::window(bytes))
 }
+
+const AXIS: &str = "compression (numbers: levels of zlib)";

@@ -27,8 +27,8 @@ pub(super) fn blocks(record: &Record, streams: &Streams<'_>) -> Vec<Block> {
         0 => {}
         _ => figures.insert(lost, retransmissions(streams, &edges)),
     }
-    figures.extend(closer(streams));
     let between_s = between_s(streams);
+    figures.extend(closer(streams, between_s));
     let text = format!(
         "The charts show the {:.2} s in which data moved: from the first byte that was sent to the \
          last acknowledgement, on the clock of the sending host; the login before and the end of \
@@ -45,13 +45,13 @@ pub(super) fn blocks(record: &Record, streams: &Streams<'_>) -> Vec<Block> {
 
 /// The median time between two samples.
 fn between_s(streams: &Streams<'_>) -> f64 {
-    let mut steps: Vec<f64> = streams
-        .each
-        .iter()
-        .flat_map(|one| one.series.steps().map(|step| step.seconds()).collect::<Vec<_>>())
-        .collect();
-    steps.sort_by(f64::total_cmp);
-    steps.get(steps.len() / 2).copied().unwrap_or(0.0)
+    let mut steps: Vec<f64> =
+        streams.each.iter().flat_map(|one| one.series.steps().map(|step| step.seconds())).collect();
+    if steps.is_empty() {
+        return 0.0;
+    }
+    let middle = steps.len() / 2;
+    *steps.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// A copy inside one process has only its bytes over time.
@@ -351,13 +351,13 @@ fn sequence(streams: &Streams<'_>) -> Figure {
 }
 
 /// The same around the recovery episode with the most retransmissions.
-fn closer(streams: &Streams<'_>) -> Option<Figure> {
+fn closer(streams: &Streams<'_>, between_s: f64) -> Option<Figure> {
     let of = |one: &&One<'_>| one.series.grown(|sample| sample.segments_retransmitted);
     let one = streams.each.iter().max_by_key(of)?;
     let episodes = &one.verdict?.episodes;
     let worst = episodes.iter().max_by_key(|episode| episode.retransmitted_segments)?;
     let round_trip_s = one.series.round_trip_min_s().unwrap_or(0.0);
-    let beside_s = (5.0 * round_trip_s).max(8.0 * between_s(streams)).max(worst.length_s);
+    let beside_s = (5.0 * round_trip_s).max(8.0 * between_s).max(worst.length_s);
     let at_s = one.from_s + worst.at_s;
     let (from_s, to_s) = ((at_s - beside_s).max(0.0), at_s + worst.length_s + beside_s);
     let mut figure = sequence(streams);

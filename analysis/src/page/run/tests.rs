@@ -116,7 +116,31 @@ fn a_time_says_what_is_in_it() {
     assert_eq!(time(&whole), "10.00 s");
     let moved = Moved { elapsed_s: 12.5, ..whole.moved };
     let told = time(&Record { moved, ..whole });
-    assert_eq!(told, "10.00 s; with the 2.50 s of login before it 12.50 s");
+    assert_eq!(told, "10.00 s of copying, 2.50 s of login before it: 12.50 s in all");
+}
+
+/// A run under way has a verdict at once, and a new one when the last is some seconds old.
+#[test]
+fn a_verdict_on_a_run_under_way_is_kept_for_a_while() {
+    let mut pages = SoFar::default();
+    let times_and_found = [
+        (1.0, 1.0),
+        (9.0, 9.0),
+        (10.0, 10.0),
+        (11.0, 10.0),
+        (14.0, 10.0),
+        (15.0, 15.0),
+        (16.0, 15.0),
+    ];
+    for (elapsed_s, expect) in times_and_found {
+        let two = record(2, 100);
+        let moved = Moved { elapsed_s, ..two.moved };
+        let page = pages.page(Record { moved, ..two });
+        let Block::Lead(lead) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
+        assert!(lead.starts_with("Held back by: "), "{lead}");
+        let found = pages.verdict.as_ref().map(|(found_s, _)| *found_s);
+        assert_eq!(found, Some(expect), "at {elapsed_s}");
+    }
 }
 
 /// What happened to a stream stands in its row, and only there.
