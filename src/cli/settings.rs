@@ -13,7 +13,11 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
         errors_max: typed.maybe(&copying::MAX_ERRORS)?,
         ..Settings::default()
     };
-    typed.set(&mut settings.streams, &moving::STREAMS)?;
+    match typed.maybe(&moving::STREAMS)? {
+        Some(Some(streams)) => settings.streams = streams,
+        Some(None) => settings.streams_auto = true,
+        None => {}
+    }
     typed.set(&mut settings.request_bytes, &moving::REQUEST_SIZE)?;
     typed.set(&mut settings.depth_source, &moving::DEPTH_SOURCE)?;
     typed.set(&mut settings.depth_sink, &moving::DEPTH_SINK)?;

@@ -58,6 +58,7 @@ mod stores_faulty;
 mod stores_resume;
 mod stores_second;
 mod stores_sweep;
+mod streams_auto;
 mod sweep;
 mod terminal;
 mod torture;

@@ -1,6 +1,6 @@
 //! The source's ledger: which extents are wanted, and which stream carries them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,6 +63,8 @@ struct State {
     lockstep: Option<Lockstep>,
     /// The stream on the control connection, if there is one.
     carried: Option<CarriedStream>,
+    /// Streams that get nothing more, until all that they have claimed is settled.
+    ending: BTreeSet<u32>,
 }
 
 /// A stream on the control connection.
@@ -139,6 +141,7 @@ impl Plan {
             claims: streams.then(Claims::default),
             lockstep: None,
             carried: None,
+            ending: BTreeSet::new(),
         };
         Plan { slot_bytes, cancellation, state: Mutex::new(state) }
     }
@@ -200,6 +203,12 @@ impl Plan {
         self.cancellation.changes.notify();
     }
 
+    /// This stream gets nothing more: it ends once all that it has claimed is settled.
+    pub(crate) fn end_stream(&self, stream: u32) {
+        self.lock().ending.insert(stream);
+        self.cancellation.changes.notify();
+    }
+
     /// Ends an endless source after what has been claimed; others end by themselves.
     pub fn enough(&self) {
         let mut state = self.lock();
@@ -232,6 +241,7 @@ impl Plan {
         }
         let is_news = state.window.is_some()
             || lockstep.is_some()
+            || !state.ending.is_empty()
             || state.carried.is_some_and(|carried| carried.what == Carries::First)
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
@@ -244,6 +254,9 @@ impl Plan {
     /// Gives the request the next extent to carry, if there is one.
     pub fn claim(&self, now: Tick, stream: u32, request: &mut Request) -> Claim {
         let mut state = self.lock();
+        if let Some(stop) = state.stop_of_ending(stream) {
+            return stop;
+        }
         if let Some(pace) = &state.pace
             && pace.allowed_at > now
         {
@@ -317,6 +330,7 @@ impl Plan {
     /// there is any.
     pub fn lost(&self, stream: u32) -> bool {
         let mut state = self.lock();
+        state.ending.remove(&stream);
         let Some(claims) = &mut state.claims else { return false };
         claims.streams.remove(&stream);
         let starts: Vec<u64> = claims
@@ -448,6 +462,19 @@ impl State {
                 (waiting.claimed > 0 && has_more).then_some(Claim::Idle)
             }
         }
+    }
+
+    /// What a stream is told that is to end.
+    fn stop_of_ending(&mut self, stream: u32) -> Option<Claim> {
+        if !self.ending.contains(&stream) {
+            return None;
+        }
+        let waiting = self.claims.as_ref().and_then(|claims| claims.streams.get(&stream));
+        if waiting.is_some_and(|waiting| waiting.claimed > 0) {
+            return Some(Claim::Idle);
+        }
+        self.ending.remove(&stream);
+        Some(Claim::Dry)
     }
 
     /// What a stream in lockstep is told while it stops; `None` where it may continue. With nothing
