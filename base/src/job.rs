@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::cpus::Cpus;
 use super::path::PathSample;
 use super::settings::{DataSet, Settings, choice};
+use super::stream_steps::StreamStep;
 use super::tally::SideReport;
 use super::units::{Nanos, Rate};
 use crate::addresses::AddressList;
@@ -179,6 +180,8 @@ pub struct Outcome {
     pub far: Option<SideReport>,
     /// Samples of each TCP stream from both of its ends, lost and replaced streams too.
     pub paths: Vec<StreamPath>,
+    /// How the number of streams was chosen, where that was left to the program.
+    pub stream_steps: Vec<StreamStep>,
 }
 
 impl Outcome {
@@ -368,4 +371,6 @@ pub enum Notice {
     WouldDelete {
         path: Vec<u8>,
     },
+    /// The number of streams has changed, or is settled.
+    Streams(StreamStep),
 }

@@ -17,5 +17,6 @@ pub mod path;
 pub mod schedule;
 pub mod settings;
 pub mod store_times;
+pub mod stream_steps;
 pub mod tally;
 pub mod units;

@@ -11,6 +11,9 @@ use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub streams: u16,
+    /// `streams` is only how many there are at first: while the copy runs more are opened, and some
+    /// ended.
+    pub streams_auto: bool,
     pub request_bytes: u32,
     /// Requests in flight at the source of each lane; `None` lets the engine choose.
     pub depth_source: Option<u16>,
@@ -357,6 +360,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             streams: 4,
+            streams_auto: false,
             request_bytes: 1 << 20,
             depth_source: None,
             depth_sink: None,

@@ -61,6 +61,9 @@ const JOURNAL_WITHIN: Nanos = Nanos::from_millis(4_000);
 const STILL_STEPS: u64 = 300;
 /// How seldom a step changes the limit of the rate.
 const LIMITED_ONCE_IN: u64 = 1000;
+/// How seldom it changes the number of streams, where that may change, and the most of them.
+const RESIZED_ONCE_IN: u64 = 200;
+const RESIZED_STREAMS_MAX: u64 = 6;
 
 type Tree3 = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -424,6 +427,7 @@ impl Hosts {
             digest,
             fsync: if rng.once_in(4) { Fsync::Off } else { Fsync::File },
             streams: 1 + rng.below(3) as u16,
+            streams_auto: seed % 5 == 3,
             compress: match rng.below(4) {
                 0 => Compress::Always([Coding::Lz4, Coding::Zstd(1)][rng.below(2) as usize]),
                 1 => Compress::Auto,
@@ -557,6 +561,11 @@ impl Hosts {
         }
     }
 
+    fn driver_mut(&mut self) -> &mut Host {
+        let at = if self.fixture.shape == Shape::Pull { 1 } else { 0 };
+        &mut self.hosts[at]
+    }
+
     /// What may be sent again after this run: what the journal has not been told, and files that
     /// have all their bytes and no name yet, or are sent whole.
     fn untold_bytes(&mut self, trace: &mut Trace) -> u64 {
@@ -638,6 +647,10 @@ impl Hosts {
             let rate = rates[rng.below(3) as usize];
             let rate = rate.map(|bytes_per_second| Rate { bytes_per_second });
             self.driver().watch.limit(rate);
+        }
+        if self.fixture.settings.streams_auto && self.fixture.rng.once_in(RESIZED_ONCE_IN) {
+            let streams = 1 + self.fixture.rng.below(RESIZED_STREAMS_MAX) as u16;
+            self.driver_mut().events.push_back(Event::Resize { streams });
         }
         let Fixture { rng, .. } = &mut self.fixture;
         let count = self.hosts.len() as u64;

@@ -31,7 +31,7 @@ pub(crate) struct DemoArgs {
 impl DemoArgs {
     pub(super) fn of(typed: &Typed) -> Result<DemoArgs, String> {
         let compress = typed.value(&moving::COMPRESS)?.unwrap_or(Compress::Auto);
-        let settings = Settings { compress, ..settings(typed)? };
+        let settings = Settings { compress, streams_auto: false, ..settings(typed)? };
         order::memory_suffices(&settings)?;
         Ok(DemoArgs {
             settings,

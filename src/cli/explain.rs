@@ -19,7 +19,7 @@ use analysis::record::sample::Record;
 use analysis::report::escape;
 use analysis::report::explain as page;
 use analysis::report::json::{self, Event};
-use analysis::report::results;
+use analysis::report::{results, stream_steps};
 use base::fault::{Class, Fault};
 use base::job::Outcome;
 use base::settings::Settings;
@@ -87,12 +87,15 @@ pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
         }
     };
     if args.show.form == Form::Json {
+        let steps = record.stream_steps.into_iter();
+        steps.for_each(|step| console.event(&Event::StreamsStep(step)));
         console.event(&verdict.event());
         console.event(&Event::End(Box::new(json::end(None, None))));
         return 0;
     }
     let run = format!("run {}: {}\n", record.id, results::headline(&record));
-    let text = escape::page(&(run + &verdict.page()));
+    let steps = stream_steps::page(&record.stream_steps);
+    let text = escape::page(&(run + &verdict.page() + &steps));
     written("the explanation", io::stdout().lock().write_all(text.as_bytes()))
 }
 

@@ -199,6 +199,7 @@ fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Env
 fn copy(args: &CopyArgs, started: Instant) -> u8 {
     let CopyArgs { sources, target, order, explain, stats, log, schedule, recording, .. } = args;
     let Order { job, receipt, stores, show, idle } = order;
+    let job = &prediction::with_first_streams(recording.store.as_deref(), job);
     let console = match Console::with_log(*show, started, log.as_deref()) {
         Ok(console) => Arc::new(console),
         Err(fault) => {
@@ -225,8 +226,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         }
         None => Phase::Finding,
     };
-    let receipt =
-        receipt.as_ref().map(|order| Receipt::create(&order.path, order.overwrite)).transpose();
+    let receipt = receipt.as_ref().map(|it| Receipt::create(&it.path, it.overwrite)).transpose();
     let read_ahead = read_ahead(job, recording);
     let stores = Arc::new(S3::new(stores.clone()));
     let (result, mut collected) = match receipt {

@@ -413,7 +413,7 @@ fn tell(console: &Console, notice: Notice) {
         Notice::Warning(text) | Notice::Again(text) => console.warning(&text),
         Notice::FileFailed { fault, .. } => console.error(&fault.text),
         Notice::FileDone { .. } | Notice::WouldCopy { .. } => {}
-        Notice::Deleted { .. } | Notice::WouldDelete { .. } => {}
+        Notice::Deleted { .. } | Notice::WouldDelete { .. } | Notice::Streams(_) => {}
     }
 }
 

@@ -10,7 +10,7 @@ use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
 use super::record::Recording;
-use super::settings::{remote_of_copy, settings, ssh_to};
+use super::settings::{remote_of_copy, settings, ssh_to, streams_agree};
 use super::typed::Typed;
 use crate::telemetry::Destination;
 use analysis::report::files::Direction;
@@ -240,6 +240,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
     }
     typed.set(&mut settings.links, &copying::LINKS)?;
     typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
+    streams_agree(&settings)?;
     Ok(settings)
 }
 

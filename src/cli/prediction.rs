@@ -15,7 +15,9 @@ use analysis::model::shape::Shape;
 use analysis::model::travelling;
 use analysis::predict::path_model::{self, PathKey, PathModel};
 use analysis::predict::{Plan, Prediction};
+use analysis::record::sample::Record;
 use base::job::{Carrier, Job, Outcome};
+use base::limits::STREAMS_MAX;
 use base::settings::Settings;
 use base::tally::SideReport;
 
@@ -74,6 +76,25 @@ pub(super) fn predict(
 
 /// The path model of earlier copies to and from a job's far host.
 fn path_model(store: Option<&Path>, job: &Job) -> Option<PathModel> {
+    let (earlier, sought) = earlier(store, job)?;
+    PathModel::of(&path_model::crossings(&earlier, &sought))
+}
+
+/// The job with the number of streams that it begins with, where this is left to the program: that
+/// which the newest such copy over its path was settled at.
+pub(super) fn with_first_streams(store: Option<&Path>, job: &Job) -> Job {
+    let mut job = job.clone();
+    if job.settings.streams_auto
+        && let Some((earlier, sought)) = earlier(store, &job)
+        && let Some(streams) = path_model::streams_settled(&earlier, &sought)
+    {
+        job.settings.streams = streams.clamp(1, STREAMS_MAX);
+    }
+    job
+}
+
+/// The newest copies, and the path of this one; `None` within one host.
+fn earlier(store: Option<&Path>, job: &Job) -> Option<(Vec<Record>, PathKey)> {
     let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
     let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
@@ -85,7 +106,7 @@ fn path_model(store: Option<&Path>, job: &Job) -> Option<PathModel> {
         window_bytes: *window_bytes,
         pace: pace.typed(),
     };
-    PathModel::of(&path_model::crossings(&Store::earlier(&store, COPIES_MAX), &sought))
+    Some((Store::earlier(&store, COPIES_MAX), sought))
 }
 
 /// Number of the newest copies that are searched.
@@ -158,7 +179,12 @@ impl PredictArgs {
         let order = Order::of(Wanted {
             sources,
             target,
-            settings: Settings { dry_run: true, recursive: true, ..settings(typed)? },
+            settings: Settings {
+                dry_run: true,
+                recursive: true,
+                streams_auto: false,
+                ..settings(typed)?
+            },
             compress: None,
             remote: remote_of_copy(typed)?,
             about_far: Vec::new(),

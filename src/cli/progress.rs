@@ -11,7 +11,7 @@ use super::order::{Amount, Form};
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
-use analysis::record::sample::Environment;
+use analysis::record::sample::{Environment, StreamStep};
 use analysis::report::escape;
 use analysis::report::files::{self, Dry};
 use analysis::report::json::{self, Event};
@@ -197,6 +197,9 @@ impl Follower {
             }
             Notice::Deleted { path } => self.show_deleted(&path, Dry::No),
             Notice::WouldDelete { path } => self.show_deleted(&path, Dry::Yes),
+            Notice::Streams(step) => {
+                self.console.event(&Event::StreamsStep(StreamStep::of(&step)));
+            }
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
                 self.console.error(&files::failed(&path, &fault));

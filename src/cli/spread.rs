@@ -121,7 +121,7 @@ impl SpreadArgs {
         let mut links = Links::Copy;
         typed.set(&mut links, &copying::LINKS)?;
         let copying = Copying {
-            streams: typed.value_or_default(&moving::STREAMS)?,
+            streams: typed.value(&moving::STREAMS)?.flatten().unwrap_or(settings.streams),
             links: links.name().to_string(),
             engine: settings.engine.name().to_string(),
             direct: settings.direct.name().to_string(),

@@ -8,7 +8,7 @@ use analysis::record::compression::{Compression, HeldBy, Without};
 use analysis::record::options::Options;
 use analysis::record::sample::{
     Cell, Conditions, Gate, KernelThread, Machine, Moved, PlaceInExperiment, Predicted, Probes,
-    Remote, RoundTrips, Schema, SeriesPoint, Side, Tcp,
+    Remote, RoundTrips, Schema, SeriesPoint, Side, StreamStep, Tcp,
 };
 use base::job::{PathRole, PathSide};
 use base::path::PathSample;
@@ -243,6 +243,7 @@ prop_compose! {
             gates: gates.into_iter().map(gate).collect(),
             series: series.into_iter().map(|(at_s, bytes)| SeriesPoint { at_s, bytes }).collect(),
             paths: Vec::new(),
+            stream_steps: vec![StreamStep { reason: "most".into(), ..StreamStep::default() }],
             more: more.into_iter().map(|(name, value)| (name, serde_json::json!(value))).collect(),
         }
     }

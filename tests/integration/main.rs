@@ -59,6 +59,7 @@ mod stores_measure;
 mod stores_resume;
 mod stores_second;
 mod stores_sweep;
+mod streams_auto;
 mod sweep;
 mod terminal;
 mod torture;

@@ -88,6 +88,7 @@ fn local() -> Record {
         target: "/store/copy".into(),
         series: series.collect(),
         paths: Vec::new(),
+        stream_steps: Vec::new(),
         ..record("pauses", vec!["/data/big.tar".into()])
     }
 }

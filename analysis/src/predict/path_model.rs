@@ -9,6 +9,7 @@
 use crate::model::end_to_end::cost::{Misses, Parts, spread};
 use crate::model::shape::Shape;
 use crate::record::sample::Record;
+use base::stream_steps::StepReason;
 
 /// The path to look for: the far host, the direction, and how connections are set up.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,21 +60,39 @@ pub fn crossings(records: &[Record], sought: &PathKey) -> Vec<PriorCopy> {
     records.iter().filter_map(|record| crossing(record, sought)).collect()
 }
 
-fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
-    let Record { options, moved, .. } = record;
-    let remote = record.remote.as_ref()?;
-    let alike = record.conditions.carrier == "tcp"
-        && remote.host == sought.far_host
-        && remote.is_push == sought.near_is_source
+/// The number of streams that the newest copy over this path was settled at that chose it.
+pub fn streams_settled(records: &[Record], sought: &PathKey) -> Option<u16> {
+    let unsettled = [StepReason::Short.name(), StepReason::Late.name()];
+    let settled = |record: &Record| {
+        let last = record.stream_steps.last().filter(|_| is_over(record, sought))?;
+        (!unsettled.contains(&last.reason.as_str())).then_some(last.to)
+    };
+    records.iter().rev().find_map(settled)
+}
+
+/// True for a copy over this path.
+fn is_over(record: &Record, sought: &PathKey) -> bool {
+    let Record { options, remote, .. } = record;
+    record.conditions.carrier == "tcp"
+        && remote.as_ref().is_some_and(|remote| {
+            remote.host == sought.far_host && remote.is_push == sought.near_is_source
+        })
         && options.seal == sought.seal
         && options.congestion == sought.congestion
         && options.window_bytes == sought.window_bytes
-        && options.pace == sought.pace;
+        && options.pace == sought.pace
+}
+
+fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
+    let Record { options, moved, .. } = record;
+    let remote = record.remote.as_ref()?;
+    let alike = is_over(record, sought);
     let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
     let undisturbed = moved.retries == 0
         && options.rate_bytes_per_s.is_none()
         && record.void_reason.is_none()
         && options.lockstep.is_none()
+        && !options.streams_auto
         && odd.iter().all(|count| *count == 0);
     let crossing = PriorCopy {
         streams: options.streams,

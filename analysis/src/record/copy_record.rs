@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::compression::Compression;
 use super::options::Options;
-use super::sample::{Conditions, Moved, Predicted, Record, Remote, SeriesPoint, Side};
+use super::sample::{Conditions, Moved, Predicted, Record, Remote, SeriesPoint, Side, StreamStep};
 use base::fault::Class;
 use base::job::{Carrier, Outcome, PathRole};
 use base::settings::Settings;
@@ -113,6 +113,7 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
         series: series(copied.series, outcome),
         predicted: copied.predicted.clone(),
         compression: Compression::of(outcome),
+        stream_steps: outcome.stream_steps.iter().map(StreamStep::of).collect(),
         paths: outcome.paths.clone(),
         ..Record::default()
     }
@@ -247,6 +248,7 @@ mod tests {
             near: report(10, 100),
             far: Some(report(20, 200)),
             paths: Vec::new(),
+            stream_steps: Vec::new(),
         }
     }
 

@@ -12,6 +12,8 @@ use base::settings::Settings;
 #[serde(default)]
 pub struct Options {
     pub streams: u16,
+    /// The number was chosen while the copy ran; `streams` is that at its beginning.
+    pub streams_auto: bool,
     pub request_bytes: u32,
     pub depth_source: Option<u16>,
     pub depth_sink: Option<u16>,
@@ -72,7 +74,8 @@ impl Options {
         // variable until it is recorded.
         #[rustfmt::skip]
         let Settings {
-            streams, request_bytes, depth_source, depth_sink, window_bytes, congestion, rate,
+            streams, streams_auto, request_bytes, depth_source, depth_sink, window_bytes,
+            congestion, rate,
             pace, dscp, lockstep, engine, direct, receive, seal, digest, verify, digest_also,
             fsync,
             overwrite, memory_bytes, preallocate, preserve, archive, numeric_ids, user_rules,
@@ -82,6 +85,7 @@ impl Options {
         } = settings;
         Options {
             streams: *streams,
+            streams_auto: *streams_auto,
             request_bytes: *request_bytes,
             depth_source: *depth_source,
             depth_sink: *depth_sink,

@@ -156,6 +156,9 @@ pub struct Record {
     pub predicted: Option<Predicted>,
     /// The payloads of a copy with compression; `None` without.
     pub compression: Option<Compression>,
+    /// How the number of streams was chosen; empty where the user said it.
+    #[serde(default)]
+    pub stream_steps: Vec<StreamStep>,
     /// Its cell of a campaign, if it is part of one.
     pub cell: Option<Cell>,
     /// TCP's own counts of the data streams, for runs of campaigns.
@@ -171,6 +174,35 @@ pub struct Record {
     /// sample of a calibration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, serde_json::Value>,
+}
+
+/// A change of the number of streams; or, where both numbers are the same, why it stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamStep {
+    /// Since the first bytes arrived.
+    #[serde(deserialize_with = "number::or_nan")]
+    pub at_s: f64,
+    pub from: u16,
+    pub to: u16,
+    /// A name of `base::stream_steps`.
+    pub reason: String,
+    /// What was delivered before the trial, and in it, as far as that was known.
+    pub before_bytes_per_s: Option<f64>,
+    pub after_bytes_per_s: Option<f64>,
+}
+
+impl StreamStep {
+    pub fn of(step: &base::stream_steps::StreamStep) -> StreamStep {
+        StreamStep {
+            at_s: step.at.seconds(),
+            from: step.from,
+            to: step.to,
+            reason: step.reason.name().to_string(),
+            before_bytes_per_s: step.before.map(|rate| rate.bytes_per_second),
+            after_bytes_per_s: step.after.map(|rate| rate.bytes_per_second),
+        }
+    }
 }
 
 /// The host that a copy went to or came from.

@@ -19,7 +19,7 @@ use crate::diagnosis::store::StoreVerdict;
 use crate::doctor::Finding;
 use crate::record::export::cpu_ns_per_byte;
 use crate::record::options::Options;
-use crate::record::sample::{Record, SCHEMA};
+use crate::record::sample::{Record, SCHEMA, StreamStep};
 use crate::shards::overview::Overview;
 use crate::study::compression::Findings;
 use base::extra::ExtraSums;
@@ -49,6 +49,8 @@ pub enum Event {
     Limit {
         rate_bytes_per_s: Option<f64>,
     },
+    /// The number of streams was changed, or is settled.
+    StreamsStep(StreamStep),
     /// Where the page of a run is, while it runs.
     Live {
         address: String,

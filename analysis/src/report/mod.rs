@@ -18,6 +18,7 @@ pub mod results;
 pub mod sheet;
 pub mod soaker_summary;
 pub mod spread;
+pub mod stream_steps;
 pub mod tables;
 pub mod text;
 pub mod trend;

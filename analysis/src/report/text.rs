@@ -150,10 +150,10 @@ fn facts(outcome: &Outcome, settings: &Settings) -> Vec<(&'static str, String)> 
             facts.push(("checks", checks));
         }
         Carrier::Tcp => {
-            facts.push((
-                "path",
-                format!("{} to the far port", count(outcome.streams.into(), "TCP stream")),
-            ));
+            let streams = count(outcome.streams.into(), "TCP stream");
+            let at_end = outcome.stream_steps.last().filter(|last| last.to != outcome.streams);
+            let at_end = at_end.map_or(String::new(), |last| format!(", {} at the end", last.to));
+            facts.push(("path", format!("{streams} to the far port{at_end}")));
             facts.push(("wire", wire(outcome)));
             facts.extend(compressed(outcome));
             facts.push(("checks", format!("seal {}, {checks}", settings.seal.name())));
@@ -535,6 +535,7 @@ pub(super) mod sample {
             near,
             far: Some(far),
             paths: Vec::new(),
+            stream_steps: Vec::new(),
         }
     }
 }

@@ -8,11 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::chooser::Chooser;
 use self::sockets::Sockets;
 use self::threads::FinisherThread;
 use crate::io::{clock, system, tcp};
 use crate::pump::cancellation::Cancellation;
-use crate::pump::lane::assembly::{Assembly, Ends, Stream};
+use crate::pump::lane::assembly::{Assembly, Ends, Stream, streams_max};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::compare::Compare;
 use crate::pump::sink::expected::Expected;
@@ -35,12 +36,14 @@ use base::settings::{Settings, SkipUnchanged};
 use base::tally::{About, SideReport};
 use base::units::Nanos;
 
+mod chooser;
 pub mod pace_controller;
 pub mod paths;
 mod scavenger;
 #[cfg(test)]
 mod shared_path;
 mod sockets;
+pub(crate) mod stream_controller;
 mod threads;
 
 pub use self::threads::{Walking, start_walk};
@@ -125,6 +128,8 @@ struct Host {
     finisher: Option<FinisherThread>,
     report: SideReport,
     usage: system::Usage,
+    /// Chooses the number of streams, where this side opens them and the user leaves it to us.
+    chooser: Option<Chooser>,
     /// Results of actions, which are handled first.
     pending: VecDeque<Event>,
 }
@@ -164,7 +169,8 @@ impl Host {
             cancellation: cancellation.clone(),
         };
         let carried = streams.iter().filter(|it| it.handle.number == CONTROL_STREAM).count();
-        let assembly = Assembly::new(ends, usize::from(settings.streams) + carried)?;
+        let lanes = if here.far { streams_max(&settings) } else { settings.streams };
+        let assembly = Assembly::new(ends, usize::from(lanes) + carried)?;
         let usage = system::usage_anew();
         let (place, walking) = source.unzip();
         let (begin, finisher) = begin(
@@ -175,6 +181,8 @@ impl Host {
             &watch,
         )?;
         let (peer, peer_setup) = peer.map(connection).unzip();
+        let dials = peer_setup.as_ref().is_some_and(|peer| peer.dials);
+        let chooser = dials.then(|| Chooser::of(&settings)).flatten();
         let role = if place.is_some() { PathRole::Source } else { PathRole::Sink };
         let host = Host {
             walk: walking.map(|walking| walking.go_on),
@@ -192,6 +200,7 @@ impl Host {
             peer,
             lanes: Vec::new(),
             usage,
+            chooser,
             pending: VecDeque::new(),
         };
         let (peer, rename, carrier) = (peer_setup, part.rename, part.carrier);
@@ -354,6 +363,9 @@ impl Host {
         if self.carrier == Carrier::Tcp {
             self.sockets.tend(now, &self.settings);
         }
+        if let Some(chooser) = &mut self.chooser {
+            self.pending.extend(chooser.look(now, &mut self.sockets, &self.watch));
+        }
     }
 
     fn start_lane(&mut self, stream: Option<Stream>) {
@@ -402,6 +414,7 @@ impl Host {
         let SideReport { tally, excluded, free_bytes, .. } = done.report;
         done.report = SideReport { tally, excluded, free_bytes, ..self.report };
         done.paths = self.sockets.finish(clock::now());
+        done.stream_steps = self.chooser.take().map(|it| it.end(&self.watch)).unwrap_or_default();
         if finisher.is_some_and(|thread| thread.join().is_err()) {
             return Err(Fault::new(Class::Local, "the finisher panicked: please report this"));
         }

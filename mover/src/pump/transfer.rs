@@ -33,6 +33,7 @@ use base::fault::{Class, Fault};
 use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
 use base::settings::Settings;
+use base::stream_steps::StreamStep;
 use base::tally::{SideReport, Tally};
 use base::units::{Nanos, Rate, Tick};
 
@@ -92,6 +93,10 @@ pub enum Event {
     Joined(Stream),
     /// A stream that was to replace another could not be opened.
     NotJoined(Fault),
+    /// From now on this many streams are to carry the data.
+    Resize {
+        streams: u16,
+    },
     /// A message of the source, with the numbers of objects that exist here byte for byte.
     Compared(Message, Vec<u64>),
     /// The result of a [`Check`] of a stream.
@@ -198,6 +203,8 @@ pub struct Done {
     pub bytes: u64,
     /// Samples of the data streams.
     pub paths: Vec<StreamPath>,
+    /// How the number of streams was chosen.
+    pub stream_steps: Vec<StreamStep>,
     pub report: SideReport,
     pub peer_report: Option<SideReport>,
     /// What carried the data.
@@ -414,6 +421,10 @@ impl Core {
                 Ok(())
             }
             Event::NotJoined(fault) => self.not_joined(&fault),
+            Event::Resize { streams } => {
+                self.resize(streams);
+                Ok(())
+            }
             Event::Found(sighting) => {
                 self.found.push_back(sighting);
                 Ok(())

@@ -63,7 +63,10 @@ fn words_bytes(notice: &Notice) -> u64 {
         Notice::Warning(text) => text.len(),
         Notice::FileFailed { path, fault } => path.len() + fault.text.len(),
         Notice::Deleted { path } | Notice::WouldDelete { path } => path.len(),
-        Notice::Again(_) | Notice::FileDone { .. } | Notice::WouldCopy { .. } => return 0,
+        Notice::Again(_)
+        | Notice::FileDone { .. }
+        | Notice::WouldCopy { .. }
+        | Notice::Streams(_) => return 0,
     };
     (words + size_of::<Notice>()) as u64
 }

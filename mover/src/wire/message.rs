@@ -42,8 +42,10 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// where a sink keeps what it replaces or removes.
 /// 13: the rate can be changed while the transfer runs; a pace that gives way to others.
 /// 14: a sink may read again what it has written, and may compute digests besides, which it tells.
-pub const VERSION_MIN: u16 = 15;
-pub const VERSION_MAX: u16 = 15;
+/// 15: samples have congestion marks, needless repetition, order and timeouts.
+/// 16: the number of streams may change while a transfer runs: a driver ends some.
+pub const VERSION_MIN: u16 = 16;
+pub const VERSION_MAX: u16 = 16;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -254,6 +256,11 @@ pub enum Message {
     Limit {
         rate: Option<Rate>,
     },
+    /// Sink that drives: the source sends nothing more on this stream, and ends it once all that it
+    /// has sent is acknowledged.
+    EndStream {
+        stream: u32,
+    },
     /// Sink: the time that its passage took since it last reported it.
     DecompressionTime(DecompressionTime),
     Warning {
@@ -352,6 +359,7 @@ impl Message {
             Message::NotDeleted { .. } => 30,
             Message::Limit { .. } => 31,
             Message::Extra { .. } => 32,
+            Message::EndStream { .. } => 33,
         }
     }
 
@@ -401,7 +409,9 @@ impl Message {
                 fields::put_finished(out, objects);
             }
             Message::Extra { objects } => fields::put_extra(out, objects),
-            Message::Lost { stream } | Message::Doubt { stream } => out.u32(*stream),
+            Message::Lost { stream }
+            | Message::Doubt { stream }
+            | Message::EndStream { stream } => out.u32(*stream),
             Message::Names { paths, last } => {
                 fields::put_paths(out, paths);
                 out.flag(*last);
@@ -473,6 +483,7 @@ impl Message {
             }
             24 => Message::Enough,
             31 => Message::Limit { rate: settings::get_rate(from)? },
+            33 => Message::EndStream { stream: from.u32()? },
             25 => Message::DecompressionTime(fields::get_decompression_time(from)?),
             26 => Message::HeldRanges { object: from.u64()?, ranges: fields::get_ranges(from)? },
             27 => Message::Cut(fields::get_cut(from)?),

@@ -118,11 +118,13 @@ impl Session {
             }
             (Phase::Moving, Message::Carry(_)) if !self.drives => Ok(()),
             (Phase::Moving, Message::Samples { .. }) if self.drives => Ok(()),
-            (Phase::Moving, Message::Enough | Message::Limit { .. } | Message::Cut(_))
-                if self.drives =>
-            {
-                Err(out_of_turn(self.phase, message))
-            }
+            (
+                Phase::Moving,
+                Message::Enough
+                | Message::Limit { .. }
+                | Message::EndStream { .. }
+                | Message::Cut(_),
+            ) if self.drives => Err(out_of_turn(self.phase, message)),
             (Phase::Moving, Message::Report(_)) => {
                 self.phase = Phase::Reported;
                 Ok(())
@@ -205,7 +207,7 @@ impl Session {
             (Some(Role::Sink), Message::Failed { .. } | Message::Kept { .. }) => self.settle(1)?,
             (Some(Role::Sink), Message::Ack { .. } | Message::Names { .. }) => {}
             (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
-            (Some(Role::Sink), Message::Limit { .. }) => {}
+            (Some(Role::Sink), Message::Limit { .. } | Message::EndStream { .. }) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
             (Some(Role::Sink), Message::Extra { .. }) => {}
             (Some(Role::Sink), Message::Deleted { .. } | Message::NotDeleted { .. }) => {}
@@ -220,7 +222,7 @@ impl Session {
             | (_, Message::HeldRanges { .. } | Message::Cut(_) | Message::Present { .. })
             | (_, Message::Deleted { .. } | Message::NotDeleted { .. })
             | (_, Message::Enough | Message::Limit { .. } | Message::Extra { .. })
-            | (_, Message::DecompressionTime(_)) => {
+            | (_, Message::DecompressionTime(_) | Message::EndStream { .. }) => {
                 return Err(Fault::peer("a message of the other role"));
             }
             (
@@ -361,6 +363,8 @@ mod tests {
             (false, Message::Enough),
             (true, Message::Limit { rate: None }),
             (false, Message::Limit { rate: None }),
+            (true, Message::EndStream { stream: 1 }),
+            (false, Message::EndStream { stream: 1 }),
             (true, Message::DecompressionTime(DecompressionTime::default())),
         ];
         for case in cases {

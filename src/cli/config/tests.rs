@@ -178,7 +178,7 @@ fn what_is_wrong_has_its_file_and_line() {
     let mut setup = Setup::new("");
     setup.variables = vec![("DATAPUMP_STREAMS", "x"), ("DATAPUMP_UNKNOWN", "x")];
     let why = setup.parse("copy a b").map(|_| ()).unwrap_err();
-    assert_eq!(why, "DATAPUMP_STREAMS: --streams 'x': write a number from 1 to 64");
+    assert_eq!(why, "DATAPUMP_STREAMS: --streams 'x': write a number from 1 to 64, or auto");
     setup.variables = Vec::new();
     let why = setup.parse("copy a b --config @/none").map(|_| ()).unwrap_err();
     assert!(why.starts_with("cannot read the configuration '@/none': No such file"), "{why}");

@@ -63,14 +63,17 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &LOCKSTEP,
 ];
 
-pub(crate) static STREAMS: CliOption<u16> = CliOption {
+pub(crate) static STREAMS: CliOption<Option<u16>> = CliOption {
     name: "streams",
     letter: Some('s'),
     value: "N",
-    kind: Kind::Number(Limits::STREAMS, |n| n as u16),
+    kind: Kind::NumberOr("auto", Limits::STREAMS, |n| n.map(|n| n as u16)),
     default: "4",
-    help: "Number of parallel TCP streams",
-    more: "Not given and with both ends on this host, no more than it has CPUs.",
+    help: "Number of parallel TCP streams; auto: chosen while the copy runs",
+    more: "Not given and with both ends on this host, no more than it has CPUs. auto begins with 4 \
+           or with what the newest such copy over this path was settled at; more are opened where \
+           a window, losses or a CPU hold each stream back, and stay if they are faster. 'datapump \
+           explain' tells each step. demo, spread and model predict take 4 for it.",
     group: Group::Moving,
     commands: PLANNED,
 };

@@ -91,7 +91,8 @@ fn line(record: &Record) -> String {
     let size = |bytes: u32| Some(Bytes(bytes.into()).typed());
     let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0}B"));
     let some = |text: &str| Some(text.to_string());
-    option("streams", text(options.streams.into()), text(usual.streams.into()));
+    let streams = if options.streams_auto { some("auto") } else { text(options.streams.into()) };
+    option("streams", streams, text(usual.streams.into()));
     option("request-size", size(options.request_bytes), size(usual.request_bytes));
     option("window", options.window_bytes.and_then(size), None);
     option("congestion", options.congestion.clone(), None);

@@ -18,7 +18,7 @@ use crate::io::threads::Threads;
 use crate::io::volume::Handle;
 use crate::pump::cancellation::Cancellation;
 use crate::pump::lane::compression_controller::CompressionController;
-use crate::pump::lane::depths::{Depths, Keeps, Waits};
+use crate::pump::lane::depths::{DEPTH_WAITING, Depths, Keeps, Waits};
 use crate::pump::lane::worker_pool::{Work, WorkerPool};
 use crate::pump::lane::{Lane, Parts, StreamHandle};
 use crate::pump::sink::Target;
@@ -32,6 +32,7 @@ use crate::work::sparse::{Expand, Squeeze};
 use base::codec::{Coding, Compress, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::job::Location;
+use base::limits::STREAMS_MAX;
 use base::settings::{EngineChoice, PathSamples, Settings};
 use base::units::{Bytes, Tick};
 
@@ -79,10 +80,27 @@ pub(crate) fn pipe_window_bytes(settings: &Settings) -> u64 {
     u64::from(depth - 1) * u64::from(settings.request_bytes)
 }
 
+/// The most streams that a transfer has at a time: those that were asked for, or as many as fit
+/// into the memory of either side. A lane has one request for the stream, the others for its files.
+pub(crate) fn streams_max(settings: &Settings) -> u16 {
+    if !settings.streams_auto {
+        return settings.streams;
+    }
+    let depth = |asked: Option<u16>| asked.map_or(DEPTH_WAITING, u32::from);
+    let depth = depth(settings.depth_source).max(depth(settings.depth_sink));
+    let requests = u64::from(depth + 1) * Buffer::total_bytes(settings.request_bytes) as u64;
+    let each = requests + u64::from(settings.null_cycle_bytes) + LANE_BYTES;
+    let free = settings.memory_bytes.saturating_sub(PROGRAM_BYTES + LEDGER_BYTES);
+    // One more is for the control connection, which may carry data too.
+    let lanes = (free / each).saturating_sub(1).min(STREAMS_MAX.into()) as u16;
+    lanes.max(settings.streams)
+}
+
 /// Each lane of a pipe sink can hold a whole window: otherwise all lanes could hold late bytes, and
 /// wait forever for the first ones.
 fn pipe_depth(settings: &Settings) -> u32 {
-    let each = Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(settings.streams);
+    let each =
+        Buffer::total_bytes(settings.request_bytes) as u64 * u64::from(streams_max(settings));
     (settings.memory_bytes / 4 / each).clamp(4, 256) as u32
 }
 

@@ -3,6 +3,9 @@
 use base::limits::STORE_DEPTH;
 use base::settings::Direct;
 
+/// Requests of a lane at an end that may wait for a device.
+pub(super) const DEPTH_WAITING: u32 = 4;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depths {
     pub source: u32,
@@ -22,7 +25,7 @@ impl Waits {
     pub(super) fn usual_depth(self, direct: Direct) -> u32 {
         match (self, direct) {
             (Waits::Never, _) => 1,
-            (Waits::ForDevice, Direct::On | Direct::Auto) => 4,
+            (Waits::ForDevice, Direct::On | Direct::Auto) => DEPTH_WAITING,
             (Waits::ForDevice, Direct::Off) => 2,
             (Waits::ForStore, _) => STORE_DEPTH.into(),
         }

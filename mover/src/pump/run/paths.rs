@@ -10,7 +10,7 @@ use crate::wire::message::Message;
 use base::job::{PathRole, PathSide, StreamPath};
 use base::limits::{PATH_SAMPLES_MAX, SAMPLES_MAX, SIDE_SAMPLES_MAX};
 use base::packed::{self, not_behind};
-use base::path::PathSample;
+use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
 
 /// All streams of a side, by number: lost ones stay.
@@ -148,6 +148,18 @@ impl Paths {
             }
             None => own.is_drained = true,
         }
+    }
+
+    /// The newest sample of each stream of which the far side is the sender, as far as it has said.
+    pub(crate) fn far_senders(&self, role: PathRole) -> BTreeMap<u32, PathSample> {
+        let of_far = self.kept.iter().filter(|((side, _), _)| *side == PathSide::Far);
+        let of_far = of_far.filter(|_| role == PathRole::Sink);
+        of_far.filter_map(|((_, stream), series)| Some((*stream, *series.last()?))).collect()
+    }
+
+    /// The newest clocks of a lane of this host.
+    pub(crate) fn clocks(&self, stream: u32) -> LaneClocks {
+        self.own.get(&stream).map(|own| own.last.clocks).unwrap_or_default()
     }
 
     /// Samples that are not kept yet.

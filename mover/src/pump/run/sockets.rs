@@ -12,9 +12,11 @@ use crate::pump::lane::StreamHandle;
 use crate::pump::run::pace_controller::{DeepQueue, Look, PaceController};
 use crate::pump::run::paths::{Paths, When};
 use crate::pump::run::scavenger::Scavenger;
+use crate::pump::run::stream_controller;
 use crate::pump::transfer::Check;
 use crate::pump::watch::Watch;
 use crate::wire::message::Message;
+use crate::wire::preamble::CONTROL_STREAM;
 use base::job::{PathRole, PathSide, StreamPath};
 use base::path::PathSample;
 use base::settings::{Pace, Settings};
@@ -55,6 +57,8 @@ pub(super) struct Sockets {
     /// Chooses a pace, where the user leaves it to us, and what each stream was given last.
     controller: Option<Controller>,
     paced: (Option<u64>, usize),
+    /// What each stream has delivered, those included that have ended.
+    delivered: BTreeMap<u32, u64>,
     /// When sockets are checked again.
     tend_at: Tick,
     /// The largest window that the peer's TCP has advertised; TCP keeps no history of it.
@@ -77,6 +81,7 @@ impl Sockets {
             paths: Paths::default(),
             controller: None,
             paced: (None, 0),
+            delivered: BTreeMap::new(),
             tend_at: Tick(0),
             window_seen_bytes: 0,
         }
@@ -127,6 +132,31 @@ impl Sockets {
             let seen = self.sockets().map(tcp::peer_window_bytes).max().unwrap_or(0);
             self.window_seen_bytes = self.window_seen_bytes.max(seen);
         }
+    }
+
+    /// What is seen of the streams; `left_bytes` are still to be moved.
+    pub(super) fn streams_seen(
+        &mut self,
+        now: Tick,
+        left_bytes: Option<u64>,
+    ) -> stream_controller::Look {
+        let (role, mut open) = (self.role, 0);
+        let mut senders = self.paths.far_senders(role);
+        for (number, each) in &self.each {
+            let Some((sample, _)) = tcp::delivery(&each.handle.socket, now) else { continue };
+            let bytes =
+                if role == PathRole::Source { sample.bytes_acked } else { sample.bytes_received };
+            self.delivered.insert(*number, bytes);
+            let is_open = !each.lane_is_over && *number != CONTROL_STREAM;
+            open += u16::from(is_open);
+            if role == PathRole::Source && is_open {
+                let clocks = self.paths.clocks(*number);
+                senders.insert(*number, PathSample { clocks, ..sample });
+            }
+        }
+        senders.retain(|number, _| self.each.get(number).is_some_and(|each| !each.lane_is_over));
+        let delivered_bytes = self.delivered.values().sum();
+        stream_controller::Look { at: now, delivered_bytes, open, left_bytes, senders }
     }
 
     /// Sets the pace of senders, and keeps the windows of receivers at what was asked for.

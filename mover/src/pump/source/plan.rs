@@ -1,9 +1,10 @@
 //! The source's ledger: which extents are wanted, and which stream carries them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::pace::Pace;
 use crate::io::request::{Content, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
 use crate::pump::cancellation::Cancellation;
@@ -12,6 +13,8 @@ use base::extent::{Extent, ExtentSet};
 use base::label::{Kind, Label};
 use base::settings::Lockstep;
 use base::units::{Nanos, Rate, Tick};
+
+mod pace;
 
 /// A range of wanted addresses that lanes have not claimed yet.
 #[derive(Clone, Debug)]
@@ -63,6 +66,8 @@ struct State {
     lockstep: Option<Lockstep>,
     /// The stream on the control connection, if there is one.
     carried: Option<CarriedStream>,
+    /// Streams that get nothing more, until all that they have claimed is settled.
+    ending: BTreeSet<u32>,
 }
 
 /// A stream on the control connection.
@@ -139,6 +144,7 @@ impl Plan {
             claims: streams.then(Claims::default),
             lockstep: None,
             carried: None,
+            ending: BTreeSet::new(),
         };
         Plan { slot_bytes, cancellation, state: Mutex::new(state) }
     }
@@ -200,6 +206,12 @@ impl Plan {
         self.cancellation.changes.notify();
     }
 
+    /// This stream gets nothing more: it ends once all that it has claimed is settled.
+    pub(crate) fn end_stream(&self, stream: u32) {
+        self.lock().ending.insert(stream);
+        self.cancellation.changes.notify();
+    }
+
     /// Ends an endless source after what has been claimed; others end by themselves.
     pub fn enough(&self) {
         let mut state = self.lock();
@@ -232,6 +244,7 @@ impl Plan {
         }
         let is_news = state.window.is_some()
             || lockstep.is_some()
+            || !state.ending.is_empty()
             || state.carried.is_some_and(|carried| carried.what == Carries::First)
             || state.claims.as_ref().is_some_and(|claims| claims.claimed.is_empty());
         drop(state);
@@ -244,6 +257,9 @@ impl Plan {
     /// Gives the request the next extent to carry, if there is one.
     pub fn claim(&self, now: Tick, stream: u32, request: &mut Request) -> Claim {
         let mut state = self.lock();
+        if let Some(stop) = state.stop_of_ending(stream) {
+            return stop;
+        }
         if let Some(pace) = &state.pace
             && pace.allowed_at > now
         {
@@ -317,6 +333,7 @@ impl Plan {
     /// there is any.
     pub fn lost(&self, stream: u32) -> bool {
         let mut state = self.lock();
+        state.ending.remove(&stream);
         let Some(claims) = &mut state.claims else { return false };
         claims.streams.remove(&stream);
         let starts: Vec<u64> = claims
@@ -450,6 +467,19 @@ impl State {
         }
     }
 
+    /// What a stream is told that is to end.
+    fn stop_of_ending(&mut self, stream: u32) -> Option<Claim> {
+        if !self.ending.contains(&stream) {
+            return None;
+        }
+        let waiting = self.claims.as_ref().and_then(|claims| claims.streams.get(&stream));
+        if waiting.is_some_and(|waiting| waiting.claimed > 0) {
+            return Some(Claim::Idle);
+        }
+        self.ending.remove(&stream);
+        Some(Claim::Dry)
+    }
+
     /// What a stream in lockstep is told while it stops; `None` where it may continue. With nothing
     /// left to send it need not stop.
     fn stop_of(&self, now: Tick, stream: u32) -> Option<Claim> {
@@ -559,31 +589,6 @@ impl Claims {
 fn load(request: &mut Request, extent: Extent, content: Content) {
     request.label = Label { kind: Kind::Data, extent, body_len: extent.len, ..Label::default() };
     request.content = content;
-}
-
-/// A rate kept by departure times: unused time is lost, except for one request.
-#[derive(Debug)]
-struct Pace {
-    rate: Rate,
-    allowed_at: Tick,
-    has_holes: bool,
-}
-
-impl Pace {
-    fn takes(&self, bytes: u32) -> Nanos {
-        Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64)
-    }
-
-    /// Bytes that are not sent did not use the rate.
-    fn give_back(&mut self, bytes: u32) {
-        self.allowed_at.0 = self.allowed_at.0.saturating_sub(self.takes(bytes).0);
-    }
-
-    fn spend(&mut self, now: Tick, bytes: u32) {
-        let takes = self.takes(bytes);
-        let from = if self.allowed_at.0 + takes.0 < now.0 { now } else { self.allowed_at };
-        self.allowed_at = from.after(takes);
-    }
 }
 
 /// How long to wait for the rate, where there are holes, before looking again.

@@ -40,6 +40,7 @@ impl Core {
                 Ok(())
             }
             Message::Lost { stream } => self.hear_lost(stream),
+            Message::EndStream { stream } => self.hear_end_stream(stream),
             Message::Samples { stream, samples } => {
                 // Samples of a stream that has not joined here yet are dropped: more will come.
                 if self.streams.is_known(stream) {

@@ -14,6 +14,8 @@ use base::units::{Nanos, Tick};
 #[derive(Debug, Default)]
 struct StreamState {
     lane_is_over: bool,
+    /// It is to end: the source sends nothing more on it.
+    ends: bool,
     said: bool,
     heard: bool,
     /// Why it was given up, where that is known better than from its lane.
@@ -37,6 +39,10 @@ pub(super) struct StreamStates {
     /// The driver has told a far source that a stream is open.
     pub no_more_said: bool,
     pub replaced: u32,
+    /// How many streams there are to be, once that has changed.
+    pub wanted: Option<u16>,
+    /// Streams that are opened because there are to be more, and replace no other.
+    additional: BTreeSet<u32>,
     damaged: u32,
     /// Since when no stream has been alive.
     pub bare_since: Option<Tick>,
@@ -70,6 +76,8 @@ impl StreamStates {
             carried: Carried::Not,
             no_more_said: false,
             replaced: 0,
+            wanted: None,
+            additional: BTreeSet::new(),
             damaged: 0,
             bare_since: None,
         }
@@ -94,10 +102,45 @@ impl StreamStates {
         self.next - 1
     }
 
-    /// True for a stream that may begin now: a number that was not in use, and not too many.
-    pub(crate) fn may_join(&self, number: u32, streams: u16) -> bool {
+    /// The number for a stream that is opened because there are to be more.
+    pub(crate) fn additional_number(&mut self) -> u32 {
+        let number = self.next_number();
+        self.additional.insert(number);
+        number
+    }
+
+    pub(crate) fn is_additional(&self, number: u32) -> bool {
+        self.additional.contains(&number)
+    }
+
+    /// True for a stream that may begin now: a number that was not in use, and not too many where
+    /// there are `streams_max` at most.
+    pub(crate) fn may_join(&self, number: u32, streams_max: u16) -> bool {
         let alive = self.each.values().filter(|each| !each.lane_is_over).count();
-        !self.known.contains(&number) && alive < 2 * usize::from(streams)
+        !self.known.contains(&number) && alive < 2 * usize::from(streams_max)
+    }
+
+    /// Streams of their own connections that carry data, and are not to end.
+    pub(super) fn in_use(&self) -> Vec<u32> {
+        let in_use = |(number, each): &(&u32, &StreamState)| {
+            **number != CONTROL_STREAM && !each.lane_is_over && !each.ends
+        };
+        self.each.iter().filter(in_use).map(|(number, _)| *number).collect()
+    }
+
+    /// True while there are fewer streams than there are to be, with those that are being opened.
+    pub(super) fn are_too_few(&self) -> bool {
+        let there = self.in_use().len() + self.awaited as usize;
+        self.wanted.is_none_or(|wanted| there < usize::from(wanted))
+    }
+
+    /// Records that a stream is to end; false where there is none of that number.
+    pub(super) fn end(&mut self, number: u32) -> bool {
+        self.each.get_mut(&number).map(|each| each.ends = true).is_some()
+    }
+
+    pub(super) fn is_to_end(&self, number: u32) -> bool {
+        self.each.get(&number).is_some_and(|each| each.ends)
     }
 
     /// Records a stream that the peer released before this side has seen it; false for one that
@@ -155,6 +198,11 @@ impl StreamStates {
     /// Both sides have released it.
     pub(super) fn remove(&mut self, number: u32, now: Tick) {
         self.each.remove(&number);
+        self.note_bare(now);
+    }
+
+    /// Notes since when no stream is alive, if none is.
+    pub(super) fn note_bare(&mut self, now: Tick) {
         if self.each.values().all(|each| each.lane_is_over) {
             self.bare_since.get_or_insert(now);
         }

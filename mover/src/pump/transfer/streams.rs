@@ -1,7 +1,7 @@
 //! What a transfer does about its data streams: releases those that break, and opens others.
 
 use crate::pump::lane::Over;
-use crate::pump::lane::assembly::Stream;
+use crate::pump::lane::assembly::{Stream, streams_max};
 use crate::pump::sink::SinkSide;
 use crate::pump::transfer::stream_states::Carried;
 use crate::pump::transfer::{Action, Check, Core, Report};
@@ -118,7 +118,13 @@ impl Core {
         }
         match over.fault {
             Some(fault) if self.streams.is_damaged_beyond_use() => Err(fault),
-            None if !self.streams.was_heard(number) => Ok(()),
+            None if !self.streams.was_heard(number) => {
+                // Where some end on the way, others may have been lost before.
+                if self.settings.streams_auto {
+                    self.streams.note_bare(self.now);
+                }
+                Ok(())
+            }
             _ => self.let_go(number, why),
         }
     }
@@ -142,7 +148,8 @@ impl Core {
         if first {
             self.say_lost(number);
         }
-        let told = first && self.drives() && self.needs_streams();
+        let is_to_end = self.streams.is_to_end(number);
+        let told = first && self.drives() && self.needs_streams() && !is_to_end;
         if told && let Some(why) = why {
             self.watch.warn(format!(
                 "stream {number} was lost ({why}): another takes its place, and what it had under \
@@ -239,17 +246,60 @@ impl Core {
 
     /// Opens a stream to replace a lost one, where this side has to.
     fn replace(&mut self) {
-        if self.needs_streams() {
+        if self.needs_streams() && self.streams.are_too_few() {
             self.dial(Nanos(0));
         }
     }
 
     fn dial(&mut self, after: Nanos) {
-        if self.peer.as_ref().is_some_and(|peer| peer.dials) && self.carrier == Carrier::Tcp {
+        if self.dials() {
             let number = self.streams.next_number();
-            self.streams.awaited += 1;
-            self.actions.push_back(Action::Dial { number, after });
+            self.dial_as(number, after);
         }
+    }
+
+    fn dial_as(&mut self, number: u32, after: Nanos) {
+        self.streams.awaited += 1;
+        self.actions.push_back(Action::Dial { number, after });
+    }
+
+    /// True where this side opens streams.
+    fn dials(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.dials) && self.carrier == Carrier::Tcp
+    }
+
+    /// There are to be this many streams from now on: more are opened, or the newest ended.
+    pub(super) fn resize(&mut self, wanted: u16) {
+        if !self.dials() || self.report != Report::NotYet || !self.needs_streams() {
+            return;
+        }
+        let wanted = wanted.clamp(1, streams_max(&self.settings));
+        self.streams.wanted = Some(wanted);
+        let in_use = self.streams.in_use();
+        in_use.into_iter().skip(wanted.into()).for_each(|number| self.end_stream(number));
+        while self.streams.are_too_few() {
+            let number = self.streams.additional_number();
+            self.dial_as(number, Nanos(0));
+        }
+    }
+
+    /// Ends a stream that breaks nothing: what it has sent arrives first.
+    fn end_stream(&mut self, number: u32) {
+        self.streams.end(number);
+        match &self.source {
+            Some(source) => source.plan.end_stream(number),
+            None => self.say(Message::EndStream { stream: number }),
+        }
+    }
+
+    /// The driver has told this source to end a stream, which may not have joined here yet.
+    pub(super) fn hear_end_stream(&mut self, number: u32) -> Result<(), Fault> {
+        let Some(source) = self.source.as_ref().filter(|_| number < CONTROL_STREAM) else {
+            return Err(Fault::peer("the peer ended a stream that never was"));
+        };
+        source.plan.end_stream(number);
+        self.streams.end(number);
+        Ok(())
     }
 
     /// A stream could not be opened: it is tried again. Where none could ever be, the control
@@ -267,7 +317,9 @@ impl Core {
             let text = format!("every data stream was lost, and no other can be opened: {fault}");
             return Err(Fault::new(Class::Unreachable, text));
         }
-        self.dial(REDIAL_AFTER); // under a new number: the far side may have known the old one
+        if self.streams.are_too_few() {
+            self.dial(REDIAL_AFTER); // under a new number: the far side may have known the old one
+        }
         Ok(())
     }
 
@@ -299,14 +351,20 @@ impl Core {
         if self.own_part_over() || self.report != Report::NotYet {
             return; // it is closed by being dropped
         }
-        if !self.streams.may_join(number, self.settings.streams) {
+        if !self.streams.may_join(number, streams_max(&self.settings)) {
             drop(stream);
             return self.replace();
         }
-        if number >= u32::from(self.settings.streams) && number != CONTROL_STREAM {
+        let is_first = number < u32::from(self.settings.streams);
+        if !is_first && number != CONTROL_STREAM && !self.streams.is_additional(number) {
             self.streams.replaced += 1;
         }
         self.start_lane(Some(stream));
+        // There may have been fewer wanted while it was being opened.
+        let in_use = self.streams.in_use().len();
+        if self.streams.wanted.is_some_and(|wanted| in_use > usize::from(wanted)) {
+            self.end_stream(number);
+        }
     }
 
     /// Finds streams on which nothing moves although it should.

@@ -41,6 +41,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
         near: done.report,
         far: done.peer_report,
         paths: done.paths,
+        stream_steps: done.stream_steps,
     }
 }
 

@@ -438,9 +438,12 @@ impl Near<'_> {
     }
 
     /// Within one host each stream has a lane at both ends, which share its CPUs. A pace that was
-    /// asked for has been divided already.
+    /// asked for has been divided already. Where the number is ours to choose, one is the first.
     fn streams_within_host(&self) -> u16 {
         let asked = self.job.settings.streams;
+        if self.job.settings.streams_auto {
+            return 1;
+        }
         let is_free = self.job.remote.may_have_fewer_streams
             && !matches!(self.job.settings.pace, Pace::Fixed(_));
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);

@@ -37,6 +37,7 @@ pub(super) fn get_rate(from: &mut Reader<'_>) -> Result<Option<Rate>, Fault> {
 
 pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.u16(settings.streams);
+    out.flag(settings.streams_auto);
     out.u32(settings.request_bytes);
     out.option(settings.depth_source, Writer::u16);
     out.option(settings.depth_sink, Writer::u16);
@@ -162,6 +163,7 @@ fn get_dscp(from: &mut Reader<'_>) -> Result<Dscp, Fault> {
 pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
     let settings = Settings {
         streams: from.u16()?,
+        streams_auto: from.flag()?,
         request_bytes: from.u32()?,
         depth_source: from.option(Reader::u16)?,
         depth_sink: from.option(Reader::u16)?,

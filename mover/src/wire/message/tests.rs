@@ -67,6 +67,7 @@ fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message
         lockstep: Some(Lockstep { every_bytes: 32 << 20, pause: Nanos::from_millis(250) }),
         compress: Compress::Always(Coding::Zstd(-5)),
         null_cycle_bytes: 8 << 20,
+        streams_auto: true,
         ..Settings::default()
     };
     Message::Open(Box::new(Open {
@@ -128,7 +129,9 @@ fn samples() -> Vec<Message> {
         Message::NotDeleted { path: Vec::new(), fault: Fault::new(Class::SomeFailed, "many") },
     ];
     let limits = [Some(Rate { bytes_per_second: 5e6 }), None].map(|rate| Message::Limit { rate });
-    [samples_of_copies(), of_mirrors, limits.to_vec()].concat()
+    let extra = vec![(4, ExtraSums { crc32c: Some([1, 2, 3, 4]), ..ExtraSums::default() })];
+    let ends = vec![Message::Extra { objects: extra }, Message::EndStream { stream: 3 }];
+    [samples_of_copies(), of_mirrors, limits.to_vec(), ends].concat()
 }
 
 fn samples_of_copies() -> Vec<Message> {
@@ -211,7 +214,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=31).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=33).collect::<Vec<_>>());
 }
 
 /// Framing in place makes the same bytes as encoding, and reading in place the same data.
