@@ -182,10 +182,11 @@ fn only_who_has_the_address_is_answered() {
     viewers.pop();
     until("a place is free", || {
         let mut stream = TcpStream::connect(page.server).unwrap();
-        write!(stream, "GET {path}events HTTP/1.1\r\n{own}\r\n").unwrap();
-        let mut line = String::new();
         // While all connections are taken it is closed without an answer.
-        BufReader::new(stream).read_line(&mut line).is_ok() && line.contains(" 200 ")
+        let asked = write!(stream, "GET {path}events HTTP/1.1\r\n{own}\r\n");
+        let mut line = String::new();
+        let answered = asked.and_then(|()| BufReader::new(stream).read_line(&mut line));
+        answered.is_ok() && line.contains(" 200 ")
     });
     processes::send(page.running.pid(), Signal::INT);
     let ran = page.running.end();
