@@ -10,7 +10,7 @@ use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
 use super::record::Recording;
-use super::settings::{remote_of_copy, settings, ssh_to};
+use super::settings::{remote_of_copy, settings, ssh_to, streams_agree};
 use super::typed::Typed;
 use crate::telemetry::Destination;
 use analysis::report::files::Direction;
@@ -19,9 +19,7 @@ use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
 use base::owners::OwnerRule;
 use base::schedule::RateSchedule;
-use base::settings::{
-    Delete, DigestKind, Fsync, Overwrite, Pace, PathSamples, Settings, SkipUnchanged, Verify,
-};
+use base::settings::{Delete, DigestKind, Fsync, Overwrite, Settings, SkipUnchanged, Verify};
 use base::units::{Bytes, Nanos};
 
 mod stores;
@@ -239,6 +237,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
     }
     typed.set(&mut settings.links, &copying::LINKS)?;
     typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
+    streams_agree(&settings)?;
     Ok(settings)
 }
 
@@ -437,47 +436,37 @@ pub(crate) fn memory_suffices(settings: &Settings) -> Result<(), String> {
 
 fn choices_agree(wanted: &Wanted, sources: &[EndArg]) -> Result<(), String> {
     let preserve = wanted.settings.preserve;
-    let why = match wanted {
-        Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
-            "--archive keeps mode and time too and --no-preserve does not: leave one out"
-        }
-        Wanted { settings: Settings { user_rules, group_rules, .. }, .. }
-            if !(preserve || user_rules.is_empty() && group_rules.is_empty()) =>
-        {
-            "--chown, --usermap and --groupmap keep mode and time too and --no-preserve does \
+    let why =
+        match wanted {
+            Wanted { settings: Settings { archive: true, .. }, .. } if !preserve => {
+                "--archive keeps mode and time too and --no-preserve does not: leave one out"
+            }
+            Wanted { settings: Settings { user_rules, group_rules, .. }, .. }
+                if !(preserve || user_rules.is_empty() && group_rules.is_empty()) =>
+            {
+                "--chown, --usermap and --groupmap keep mode and time too and --no-preserve does \
                  not: leave one out"
-        }
-        Wanted { preserve: Preserve::Asked, .. } if !preserve => {
-            "--preserve and --no-preserve say the opposite: leave one out"
-        }
-        Wanted { settings: Settings { min_size: Some(min), max_size: Some(max), .. }, .. }
-            if min > max =>
-        {
-            "--min-size is more than --max-size: no file can be both"
-        }
-        Wanted { files_from: None, files_from_nul: true, .. } => {
-            "--null is about the names of --files-from: write that too, or leave it out"
-        }
-        Wanted { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
-            "--files-from names what is below one SRC folder: write one, and DST"
-        }
-        Wanted { settings: Settings { streams_auto: true, pace: Pace::Fixed(_), .. }, .. } => {
-            "--pace with a rate is divided among the streams and --streams auto changes their \
-                 number: write a number, or leave --pace out"
-        }
-        Wanted { settings: Settings { streams_auto: true, path_samples, .. }, .. }
-            if *path_samples == PathSamples::Off =>
-        {
-            "--streams auto chooses by samples and --path-samples off takes none: leave one out"
-        }
-        Wanted { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
-            "--dry-run reads nothing, and what comes from '-' is known by reading only"
-        }
-        Wanted { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
-            "--dry-run copies nothing that --manifest could list: leave one out"
-        }
-        _ => return Ok(()),
-    };
+            }
+            Wanted { preserve: Preserve::Asked, .. } if !preserve => {
+                "--preserve and --no-preserve say the opposite: leave one out"
+            }
+            Wanted {
+                settings: Settings { min_size: Some(min), max_size: Some(max), .. }, ..
+            } if min > max => "--min-size is more than --max-size: no file can be both",
+            Wanted { files_from: None, files_from_nul: true, .. } => {
+                "--null is about the names of --files-from: write that too, or leave it out"
+            }
+            Wanted { files_from: Some(_), .. } if sources.len() > 1 || !is_path(sources) => {
+                "--files-from names what is below one SRC folder: write one, and DST"
+            }
+            Wanted { settings: Settings { dry_run: true, .. }, .. } if is_pipe(sources) => {
+                "--dry-run reads nothing, and what comes from '-' is known by reading only"
+            }
+            Wanted { settings: Settings { dry_run: true, .. }, manifest: Some(_), .. } => {
+                "--dry-run copies nothing that --manifest could list: leave one out"
+            }
+            _ => return Ok(()),
+        };
     Err(why.into())
 }
 

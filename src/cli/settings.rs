@@ -3,7 +3,7 @@
 use super::options::{copying, moving, recording, remote, storage};
 use super::typed::Typed;
 use base::job::{Install, Remote};
-use base::settings::Settings;
+use base::settings::{Pace, PathSamples, Settings};
 
 /// The settings that the command has options for; the others have their defaults.
 pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
@@ -38,6 +38,22 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.memory_bytes, &storage::MEMORY)?;
     typed.set(&mut settings.path_samples, &recording::PATH_SAMPLES)?;
     Ok(settings)
+}
+
+/// What does not go with a number of streams that is chosen while a copy runs.
+pub(super) fn streams_agree(settings: &Settings) -> Result<(), String> {
+    let why = match settings {
+        Settings { streams_auto: false, .. } => return Ok(()),
+        Settings { pace: Pace::Fixed(_), .. } => {
+            "--pace with a rate is divided among the streams and --streams auto changes their \
+             number: write a number, or leave --pace out"
+        }
+        Settings { path_samples: PathSamples::Off, .. } => {
+            "--streams auto chooses by samples and --path-samples off takes none: leave one out"
+        }
+        _ => return Ok(()),
+    };
+    Err(why.into())
 }
 
 /// How the other host is reached.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::pace::Pace;
 use crate::io::request::{Content, Coverage, Part, Request};
 use crate::io::volume::{Batch, LazyFile};
 use crate::pump::cancellation::Cancellation;
@@ -12,6 +13,8 @@ use base::extent::{Extent, ExtentSet};
 use base::label::{Kind, Label};
 use base::settings::Lockstep;
 use base::units::{Nanos, Rate, Tick};
+
+mod pace;
 
 /// A range of wanted addresses that lanes have not claimed yet.
 #[derive(Clone, Debug)]
@@ -586,31 +589,6 @@ impl Claims {
 fn load(request: &mut Request, extent: Extent, content: Content) {
     request.label = Label { kind: Kind::Data, extent, body_len: extent.len, ..Label::default() };
     request.content = content;
-}
-
-/// A rate kept by departure times: unused time is lost, except for one request.
-#[derive(Debug)]
-struct Pace {
-    rate: Rate,
-    allowed_at: Tick,
-    has_holes: bool,
-}
-
-impl Pace {
-    fn takes(&self, bytes: u32) -> Nanos {
-        Nanos((f64::from(bytes) / self.rate.bytes_per_second * 1e9) as u64)
-    }
-
-    /// Bytes that are not sent did not use the rate.
-    fn give_back(&mut self, bytes: u32) {
-        self.allowed_at.0 = self.allowed_at.0.saturating_sub(self.takes(bytes).0);
-    }
-
-    fn spend(&mut self, now: Tick, bytes: u32) {
-        let takes = self.takes(bytes);
-        let from = if self.allowed_at.0 + takes.0 < now.0 { now } else { self.allowed_at };
-        self.allowed_at = from.after(takes);
-    }
 }
 
 /// How long to wait for the rate, where there are holes, before looking again.
