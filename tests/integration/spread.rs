@@ -435,6 +435,10 @@ fn a_dry_run_shows_the_plan() {
         let told = "names that exist at the destination: 1; ";
         assert!(ran.stdout_text().contains(told) && ran.stdout_text().contains(fate), "{ran}");
     }
+    let line = "spread --print-script @/src @/new --on slurm --workers 2 --job @/folder";
+    let script = scene.succeed(line);
+    let told = format!("# {} (--job names another)", scene.path("folder").display());
+    assert!(script.stdout_text().contains(&told), "{script}");
 }
 
 /// A worker that cannot go on gives what it has not begun to one that waits; nothing is copied

@@ -39,8 +39,15 @@ impl SpreadArgs {
 pub(super) fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusion, Fault> {
     let job = args.job.clone().unwrap_or_else(|| "spread-1".into());
     let job_folder = std::path::absolute(&job).map_err(|why| Fault::io("find", &job, &why))?;
+    let told = format!(
+        "# Nothing was made: 'datapump spread' without --print-script makes the job folder\n\
+         # {} (--job names another) and submits this.\n",
+        job_folder.display()
+    );
     let worker = WorkerCommand { name: String::new(), program: program()?, job_folder };
-    Slurm::new(args.slurm.clone()).script(&worker, workers).map(|text| concluded(text, None))
+    let script = Slurm::new(args.slurm.clone()).script(&worker, workers)?;
+    let (first, rest) = script.split_once('\n').unwrap_or((&script, ""));
+    Ok(concluded(format!("{first}\n{told}{rest}"), None))
 }
 
 /// The plan, and nothing is made.

@@ -75,9 +75,9 @@ const PASSED: &[&str] = &[
 fn run_within(mut command: Command, input: &str, limit: Duration) -> Result<String, Trouble> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|why| {
-        Trouble::Refused(format!("cannot run {program}: {why}: is this a host of the cluster?"))
-    })?;
+    let mut child = command
+        .spawn()
+        .map_err(|why| Trouble::Refused(format!("cannot run {program}: {why}; {ELSEWHERE}")))?;
     let handle = Pid::from_raw(child.id().cast_signed())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let input = input.to_string();
@@ -110,16 +110,18 @@ fn answer(program: &str, output: &Output) -> Result<String, Trouble> {
 /// Sorts what a failed client said. What is not known for certain is no answer.
 fn trouble(program: &str, said: &str) -> Trouble {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let mut text = format!("{program}: {}", lines.join("; "));
-    if said.contains("configuration source") {
-        text.push_str(": is this a host of the cluster?");
-    }
+    let text = match said.contains("configuration source") {
+        true => format!("{program} finds no configuration of Slurm on this host: {ELSEWHERE}"),
+        false => format!("{program}: {}", lines.join("; ")),
+    };
     match NO_ANSWER.iter().any(|words| said.contains(words)) || said.trim().is_empty() {
         true => Trouble::NoAnswer(text),
         false => Trouble::Refused(text),
     }
 }
 
+const ELSEWHERE: &str = "run it on a host of the cluster, such as a login node (SLURM_CONF may \
+                         name the configuration), or use --on ssh:HOSTFILE or --on local";
 const NO_ANSWER: &[&str] = &[
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -154,6 +156,10 @@ mod tests {
             let found = matches!(trouble("squeue", said), Trouble::Refused(_));
             assert_eq!(found, is_answer, "{said}");
         }
+        let lost = "sinfo: error: fetch_config: DNS SRV lookup failed\n\
+                    sinfo: fatal: Could not establish a configuration source";
+        let told = trouble("sinfo", lost).text().to_string();
+        assert!(told.contains("no configuration") && !told.contains("DNS"), "{told}");
     }
 
     #[test]

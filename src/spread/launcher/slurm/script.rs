@@ -170,7 +170,7 @@ fn in_pattern(folder: &str) -> Result<&str, Fault> {
         None => Ok(folder),
         Some(c) => Err(Fault::usage(format!(
             "Slurm cannot write to a folder whose path has the character {c:?}: '{}': choose \
-             another by --job-folder",
+             another by --job",
             folder.escape_debug()
         ))),
     }
