@@ -158,10 +158,17 @@ pub(super) const CELLS: &[Cell] = &[
     beside("4xcubic,back", with(Plant::Pull, cell("pull-beside-4", SHARED, THIRTY, FOUR, 80, 14))),
     with(
         Plant::FarQuota(10),
-        cell("far-cpu-veth-1", CPU, VETH, "--streams 1 --congestion cubic --seal off", 1500, 12),
+        cell(
+            "far-cpu-veth-1",
+            RECEIVER,
+            VETH,
+            "--streams 1 --congestion cubic --seal off",
+            1500,
+            12,
+        ),
     ),
-    with(Plant::FarQuota(15), cell("far-cpu-veth-4", CPU, VETH, FOUR, 1500, 12)),
-    with(Plant::FarQuota(5), cell("far-cpu-10-4", CPU, FAST, FOUR, 250, 13)),
+    with(Plant::FarQuota(15), cell("far-cpu-veth-4", RECEIVER, VETH, FOUR, 1500, 12)),
+    with(Plant::FarQuota(1), cell("far-cpu-10-4", RECEIVER, FAST, FOUR, 250, 13)),
     with(
         Plant::Quota(10),
         cell("cpu-packed-4", CPU, VETH, "--streams 4 --congestion cubic --compress 3", 2000, 12),
