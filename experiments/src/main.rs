@@ -93,7 +93,7 @@ cargo xtask COMMAND
   bench windows [--program FILE]
                          is the window that is advertised the one that was asked for?
                          writes runs/DATE-windows.md
-  bench diagnosis [--only NAME] [--resume] [--program FILE]
+  bench diagnosis [--only NAME] [--resume | --kept] [--program FILE]
                          planted bottlenecks over the WAN: are they found, and does advice help?
                          writes runs/DATE-diagnosis.md
   bench net-test [--program FILE] [--only PATH]

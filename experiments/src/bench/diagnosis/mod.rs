@@ -26,6 +26,8 @@ struct Options {
     only: Option<String>,
     /// Results of an earlier run are not measured again.
     resume: bool,
+    /// Nothing is measured: the page has what an earlier run came to.
+    kept: bool,
 }
 
 /// The results of a cell. They are kept beside the store, so that a bench can continue.
@@ -67,7 +69,7 @@ impl Followed {
     }
 }
 
-/// `bench diagnosis [--only NAME] [--resume] [--program FILE]`.
+/// `bench diagnosis [--only NAME] [--resume | --kept] [--program FILE]`.
 pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_WAN)?;
@@ -84,7 +86,10 @@ pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
     let mut rows = Vec::new();
     for cell in chosen {
         let kept = folder.join(format!("{}.json", cell.name));
-        let before = options.resume.then(|| kept_before(&kept)).flatten();
+        let before = (options.resume || options.kept).then(|| kept_before(&kept)).flatten();
+        if options.kept && before.is_none() {
+            continue;
+        }
         let began = Instant::now();
         let found = match before {
             Some(found) => found,
@@ -111,13 +116,14 @@ pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
 }
 
 fn options(words: &[&str]) -> Result<Options, String> {
-    let (mut only, mut resume, mut program) = (None, false, None);
+    let (mut only, mut resume, mut kept, mut program) = (None, false, false, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("bench: {word} needs a value"));
         match *word {
             "--only" => only = Some((*value()?).to_string()),
             "--resume" => resume = true,
+            "--kept" => kept = true,
             "--program" => program = Some(PathBuf::from(value()?)),
             _ => return Err(format!("bench diagnosis: unknown option {word}")),
         }
@@ -131,7 +137,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
             target_folder().join("release/datapump")
         }
     };
-    Ok(Options { program, only, resume })
+    Ok(Options { program, only, resume, kept })
 }
 
 fn seconds(cell: &Cell) -> u64 {
