@@ -84,7 +84,7 @@ fn assert_shown(scene: &Scene) {
         "from s3://bucket/data/: medians of all passes",
         "request  depth",
         "held back by",
-        "request 5M, depth ",
+        "request 8M, depth auto",
     ];
     for part in parts {
         assert!(shown.contains(part), "{part}:\n{shown}");
