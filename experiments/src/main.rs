@@ -7,6 +7,7 @@ mod install;
 mod page;
 mod power_cut;
 mod quota;
+mod random;
 mod said;
 mod spread_faults;
 mod spread_peers;

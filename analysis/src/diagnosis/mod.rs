@@ -41,7 +41,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         .map(|share| share.class)
         .collect();
     let windows = streams.iter().map(|one| one.windows).max().unwrap_or(0);
-    let confidence = confidence(primary, &shares, windows);
+    let confidence = confidence(primary, &shares, windows, &figures);
     let mut verdict = Verdict {
         primary,
         secondary,
@@ -88,13 +88,20 @@ fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
     (first.share >= PRIMARY_SHARE_MIN).then_some(first.class)
 }
 
-fn confidence(primary: Option<Bottleneck>, shares: &Shares, windows: usize) -> Confidence {
+fn confidence(
+    primary: Option<Bottleneck>,
+    shares: &Shares,
+    windows: usize,
+    figures: &Figures,
+) -> Confidence {
     let share = primary.map_or(0.0, |class| shares.get(class));
     match primary {
         // It is certain that a transfer was short.
         Some(Bottleneck::TooShort) => Confidence::High,
         None | Some(Bottleneck::Undetermined) => Confidence::Low,
-        Some(_) if share >= 0.8 && windows >= 5 => Confidence::High,
+        Some(class) if share >= 0.8 && windows >= 5 && !rules::is_close(class, figures) => {
+            Confidence::High
+        }
         Some(_) if share >= 0.5 && windows >= 2 => Confidence::Medium,
         Some(_) => Confidence::Low,
     }

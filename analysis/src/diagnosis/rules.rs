@@ -5,7 +5,7 @@ use super::path::episodes::{Losses, WindowAtLoss};
 use super::path::policing::Policing;
 use super::path::sharing::Sharing;
 use super::path::windows::Features;
-use super::verdict::Bottleneck;
+use super::verdict::{Bottleneck, Figures};
 
 /// Data of a stream from outside the window.
 #[derive(Clone, Debug, Default)]
@@ -213,7 +213,11 @@ fn by_sharing(window: &Features, context: &Context) -> Option<Bottleneck> {
     let sharing = context.sharing?;
     let sending =
         window.app_limited < 0.5 && (window.fill >= NEARLY_FILLED || window.queued >= 0.5);
-    let shared = sharing.queued >= SHARED_QUEUED_MIN && sharing.variation >= SHARED_VARIATION_MIN;
+    let varies = match context.congestion.starts_with("bbr") {
+        true => SHARED_VARIATION_MIN_BBR,
+        false => SHARED_VARIATION_MIN,
+    };
+    let shared = sharing.queued >= SHARED_QUEUED_MIN && sharing.variation >= varies;
     (sending && shared).then_some(Bottleneck::SharedBottleneck)
 }
 
@@ -306,10 +310,33 @@ impl Context {
     }
 }
 
+/// Another class is nearly as likely by the figures that tell the two apart: others on a path that
+/// is full, a short queue where segments are lost.
+pub(super) fn is_close(class: Bottleneck, figures: &Figures) -> bool {
+    match class {
+        Bottleneck::PathFull => may_be_shared(figures),
+        Bottleneck::SharedBottleneck => {
+            figures.sharing.is_some_and(|sharing| sharing.variation < CLEARLY_SHARED)
+        }
+        Bottleneck::PathLoss => figures.window_at_loss.is_some_and(|window| {
+            window.variation < CLOSE_TO_SAME && figures.losses.per_episode >= CLOSE_TO_BURST
+        }),
+        _ => false,
+    }
+}
+
+/// Where no queue stood for long, or the rate at which it was served varied more than alone.
+pub(crate) fn may_be_shared(figures: &Figures) -> bool {
+    figures.sharing.is_none_or(|sharing| {
+        sharing.queued < SHARED_QUEUED_MIN || sharing.variation >= ALONE_VARIATION_MAX
+    })
+}
+
 /// Whole windows are lost and nothing after them arrives: the path is down for a while. A queue
 /// does not do that, and no rule explains it.
 pub(crate) fn has_outages(losses: &Losses) -> bool {
-    losses.silences >= 2 && losses.of_silences >= 0.5 && losses.silent >= PAUSED_SHARE_MIN
+    let most = losses.of_silences >= 0.5 || losses.silences * 2 >= losses.episodes;
+    losses.silences >= 2 && most && losses.silent >= PAUSED_SHARE_MIN
 }
 
 /// A standing queue: a quarter of the round trip, or less where the round trip is steady.
@@ -359,8 +386,17 @@ const STAGE_MIN: f64 = 0.2;
 /// share of it.
 const SHARED_QUEUED_MIN: f64 = 0.3;
 pub(super) const SHARED_VARIATION_MIN: f64 = 0.03;
-const BURST_SEGMENTS: f64 = 10.0;
+/// BBR varies its rate by itself.
+const SHARED_VARIATION_MIN_BBR: f64 = 0.09;
+/// From here on a change of the path itself does not explain it.
+const CLEARLY_SHARED: f64 = 0.08;
+/// Alone it is mostly less than this.
+const ALONE_VARIATION_MAX: f64 = 0.02;
+const BURST_SEGMENTS: f64 = 6.0;
 const SAME_WINDOW: f64 = 0.2;
+/// From here on it is less certain that losses are by chance.
+const CLOSE_TO_SAME: f64 = 0.3;
+const CLOSE_TO_BURST: f64 = 3.0;
 /// An overflow needs about as much in flight as the path was seen to carry.
 const SAME_AS_CARRIED: f64 = 0.85;
 const QUEUE_SECONDS_MIN: f64 = 0.0003;

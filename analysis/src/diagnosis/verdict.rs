@@ -117,7 +117,15 @@ impl Shares {
     }
 }
 
-/// The confidence of a verdict: from the share of its class, and from the number of windows.
+impl Figures {
+    /// What was seen of a full path does not rule out that others send over it.
+    pub fn may_be_shared(&self) -> bool {
+        super::rules::may_be_shared(self)
+    }
+}
+
+/// The confidence of a verdict: from the share of its class, from the number of windows, and from
+/// how clearly the figures tell the class from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {

@@ -8,6 +8,7 @@ use super::live::count;
 use crate::diagnosis::path::episodes::Losses;
 use crate::diagnosis::path::pauses::{LOCKSTEP, PauseStats, Period, Waiting};
 use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
+use crate::statistics::Spread;
 use base::units::Bytes;
 
 /// The verdict in one sentence, for the summary of a transfer.
@@ -17,7 +18,7 @@ pub fn sentence(verdict: &Verdict) -> String {
         Some(class) => because(verdict, class),
     };
     if let Some(advice) = verdict.advice.iter().find(|advice| in_sentence(verdict, advice)) {
-        text.push_str(&format!("; {}", would(advice)));
+        text.push_str(&format!("; {}", would(verdict, advice)));
     }
     let pauses = &verdict.figures.pauses;
     // A limited rate is kept by pauses.
@@ -317,9 +318,12 @@ fn most_wait_for(verdict: &Verdict) -> Waiting {
 /// How certain the verdict is, and from how much was seen.
 pub fn confidence(verdict: &Verdict) -> String {
     let windows: usize = verdict.streams.iter().map(|stream| stream.windows).sum();
-    let seen = format!("{} of time in {}", count(windows as u64, "window"), streams_of(verdict));
+    let seen = format!("{} of time in {}", count(windows as u64, "span"), streams_of(verdict));
     match verdict.primary {
         Some(Bottleneck::TooShort) => format!("too short to judge more ({seen})"),
+        Some(Bottleneck::PathFull) if verdict.figures.may_be_shared() => {
+            format!("{} ({seen}; that others send too is not ruled out)", verdict.confidence.name())
+        }
         _ => format!("{} ({seen})", verdict.confidence.name()),
     }
 }
@@ -350,15 +354,11 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
     ];
     facts.extend(seen_by_tcp(losses));
     if losses.episodes > 0 {
-        let between = losses.bytes_between.as_ref().map_or(String::new(), |bytes| {
-            format!(
-                ", {} apart (middle half: {} to {})",
-                size(bytes.median),
-                size(bytes.lower_quartile),
-                size(bytes.upper_quartile)
-            )
-        });
-        let each = format!("{} of {:.0} segments", losses.episodes, losses.per_episode);
+        let between = losses.bytes_between.as_ref().map_or(String::new(), apart);
+        let each = match losses.episodes {
+            1 => format!("one, of {:.0} segments", losses.per_episode),
+            many => format!("{many}, of {:.0} segments each (median)", losses.per_episode),
+        };
         facts.push(("recovery episodes", format!("{each}{between}")));
     }
     if figures.pauses.count > 0 {
@@ -398,9 +398,21 @@ fn losses_text(again: u64, sent: u64) -> String {
     format!("{again} of {sent} segments sent ({share:.3} %)")
 }
 
+/// How far apart recovery episodes are.
+fn apart(bytes: &Spread) -> String {
+    let half = match bytes.n {
+        ..4 => String::new(),
+        _ => {
+            let [low, high] = [bytes.lower_quartile, bytes.upper_quartile].map(size);
+            format!(" (middle half: {low} to {high})")
+        }
+    };
+    format!(", {} apart{half}", size(bytes.median))
+}
+
 fn habit(habit: &PauseStats) -> String {
     format!(
-        "{} of {} (median), {} in all; a recovery follows {} of them, and {} of other moments",
+        "{} of {} (median), {} in all; losses follow {} of them (of moments at random, {})",
         habit.count,
         time(habit.median_length_s),
         time(habit.total_s),
@@ -539,7 +551,7 @@ fn typed(bytes: f64) -> String {
     format!("{:.0}K", (bytes / 1024.0).ceil())
 }
 
-fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         10.0.. => format!("{seconds:.0} s"),
         1.0.. => format!("{seconds:.1} s"),

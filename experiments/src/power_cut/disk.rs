@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::rng::Rng;
+use crate::random::Random;
 
 /// The size of an atomic write, which is reported to the guest.
 pub(super) const BLOCK_BYTES: usize = 4096;
@@ -99,9 +99,9 @@ impl Disk {
     pub(super) fn power_off(
         &self,
         unflushed: Unflushed,
-        rng: &mut Rng,
+        random: &mut Random,
     ) -> Result<(u64, u64), String> {
-        locked(&self.state).power_off(unflushed, rng)
+        locked(&self.state).power_off(unflushed, random)
     }
 }
 
@@ -115,17 +115,21 @@ impl State {
         State { medium, bytes, cache, since_set, cut: Cut::Never, power: true, tell }
     }
 
-    fn power_off(&mut self, unflushed: Unflushed, rng: &mut Rng) -> Result<(u64, u64), String> {
+    fn power_off(
+        &mut self,
+        unflushed: Unflushed,
+        random: &mut Random,
+    ) -> Result<(u64, u64), String> {
         self.power = false;
         let cache = std::mem::take(&mut self.cache);
         let (blocks, mut lost) = (cache.len() as u64, 0);
-        let keep_share = rng.share();
+        let keep_share = random.share();
         for (block, versions) in cache {
             let kept = match unflushed {
                 Unflushed::Lost => None,
                 Unflushed::Kept => versions.last(),
-                Unflushed::Mixed if rng.share() < keep_share => {
-                    versions.get(rng.below(versions.len() as u64) as usize)
+                Unflushed::Mixed if random.share() < keep_share => {
+                    versions.get(random.below(versions.len() as u64) as usize)
                 }
                 Unflushed::Mixed => None,
             };
@@ -327,7 +331,7 @@ mod tests {
         let mut seen = [0; 2 * BLOCK_BYTES];
         state.read(0, &mut seen).unwrap();
         assert_eq!([seen[0], seen[BLOCK_BYTES]], [3, 2], "what was written is read");
-        state.power_off(unflushed, &mut Rng::of(seed, 0)).unwrap();
+        state.power_off(unflushed, &mut Random::of(seed, 0)).unwrap();
         state.read(0, &mut seen).unwrap();
         [seen[0], seen[BLOCK_BYTES]]
     }
@@ -352,7 +356,7 @@ mod tests {
         let (mut state, _gone) = disk();
         state.write(0, &[1; BLOCK_BYTES], false).unwrap();
         state.write(0, &[2; BLOCK_BYTES], true).unwrap();
-        state.power_off(Unflushed::Lost, &mut Rng::of(0, 0)).unwrap();
+        state.power_off(Unflushed::Lost, &mut Random::of(0, 0)).unwrap();
         let mut seen = [0; BLOCK_BYTES];
         state.read(0, &mut seen).unwrap();
         assert_eq!(seen[0], 2);

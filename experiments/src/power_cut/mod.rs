@@ -10,7 +10,6 @@ mod guest;
 mod image;
 mod near;
 mod page;
-mod rng;
 mod round;
 
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ use super::disk::{Counts, Cut, Disk, Unflushed};
 use super::guest::{Guest, Machine};
 use super::image::{self, FileSystem, Found, Mounted};
 use super::near::{Call, Near, Reported, Retry};
-use super::rng::Rng;
+use crate::random::Random;
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,7 +178,7 @@ impl Fixture {
             return Err(format!("a copy that does not sync ends with {code}: {}", reported.why()));
         }
         sink.guest.kill();
-        sink.disk.power_off(Unflushed::Lost, &mut Rng::of(0, 0))?;
+        sink.disk.power_off(Unflushed::Lost, &mut Random::of(0, 0))?;
         let found = self.look(kind, Load::Tree)?;
         match found.wrong.len() + found.missing.len() {
             0 => Err("a disk that lost all that was not synced has all: nothing was cut".into()),
@@ -194,8 +194,8 @@ impl Fixture {
         number: u64,
         clean: &BTreeMap<Load, Clean>,
     ) -> Result<Shown, String> {
-        let mut rng = Rng::of(seed, number);
-        let load = Load::ALL[usize::from(rng.below(3) > 0)];
+        let mut random = Random::of(seed, number);
+        let load = Load::ALL[usize::from(random.below(3) > 0)];
         let clean = clean[&load];
         kind.make(&self.image())?;
         let mut round = Round {
@@ -215,9 +215,10 @@ impl Fixture {
             },
         };
         let mut done = None;
-        for earlier in 0..=rng.below(2) {
-            let cut = moment(&mut rng, clean.counts, earlier);
-            done = round.cut(cut, &mut rng).map_err(|why| format!("{load:?}, {cut:?}: {why}"))?;
+        for earlier in 0..=random.below(2) {
+            let cut = moment(&mut random, clean.counts, earlier);
+            done =
+                round.cut(cut, &mut random).map_err(|why| format!("{load:?}, {cut:?}: {why}"))?;
             if done.is_some() {
                 break;
             }
@@ -228,7 +229,7 @@ impl Fixture {
     /// All is there, even if the power fails as soon as the command has succeeded.
     fn check_end(&self, kind: FileSystem, load: Load, sink: &mut Sink) -> Result<Found, String> {
         sink.guest.kill();
-        sink.disk.power_off(Unflushed::Lost, &mut Rng::of(0, 0))?;
+        sink.disk.power_off(Unflushed::Lost, &mut Random::of(0, 0))?;
         let found = self.look(kind, load)?;
         // The removal of the journal is not synced: the next run of the command removes it.
         let temporary = found.temporary.iter().map(|path| path.display().to_string());
@@ -263,10 +264,10 @@ struct Round<'a> {
 impl Round<'_> {
     /// Starts the sink, lets the copy continue, and cuts the power; returns the sink if the copy
     /// succeeded before the cut.
-    fn cut(&mut self, cut: Cut, rng: &mut Rng) -> Result<Option<Sink>, String> {
+    fn cut(&mut self, cut: Cut, random: &mut Random) -> Result<Option<Sink>, String> {
         let mut sink = self.fixture.boot(self.kind)?;
         sink.disk.set(cut);
-        let retry = [Retry::LogsInAgain, Retry::EndsAtOnce][rng.below(2) as usize];
+        let retry = [Retry::LogsInAgain, Retry::EndsAtOnce][random.below(2) as usize];
         let (mut near, retry) = match self.near.take() {
             Some(near) => (near, Retry::LogsInAgain),
             None => (Near::start(&self.fixture.call(self.load), retry)?, retry),
@@ -282,8 +283,9 @@ impl Round<'_> {
             }
         }
         sink.guest.kill();
-        let unflushed = [Unflushed::Lost, Unflushed::Mixed, Unflushed::Kept][rng.below(3) as usize];
-        let (blocks, lost) = sink.disk.power_off(unflushed, rng)?;
+        let unflushed =
+            [Unflushed::Lost, Unflushed::Mixed, Unflushed::Kept][random.below(3) as usize];
+        let (blocks, lost) = sink.disk.power_off(unflushed, random)?;
         let found = self.fixture.look(self.kind, self.load)?;
         if !found.wrong.is_empty() {
             return Err(format!("{unflushed:?}, {retry:?}: {}", few(&found.wrong)));
@@ -363,10 +365,10 @@ impl Round<'_> {
 
 /// A random point in a copy, counted in requests of the disk. After earlier cuts less remains of
 /// the copy.
-fn moment(rng: &mut Rng, clean: Counts, earlier: u64) -> Cut {
-    let mut below = |count: u64| 1 + rng.below((count / (earlier + 1)).max(1));
+fn moment(random: &mut Random, clean: Counts, earlier: u64) -> Cut {
+    let mut below = |count: u64| 1 + random.below((count / (earlier + 1)).max(1));
     let (request, flush) = (below(clean.writes + clean.flushes), below(clean.flushes));
-    match rng.below(4) {
+    match random.below(4) {
         0 => Cut::BeforeFlush(flush),
         1 => Cut::AfterFlush(flush),
         _ => Cut::Request(request),

@@ -3,8 +3,9 @@
 //! A policer lets a burst pass as fast as the link is, until its bucket is empty. From then on it
 //! passes its own rate, always the same, and drops what is above it, without a queue. So the first
 //! losses are many, after them the rate never again is what it was before, many segments are lost
-//! each time that the bucket is empty again, and round trips are not longer for it (Flach et al.,
-//! An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016). A queue is served as fast after a
+//! each time that the bucket is empty again, or a few all the time where several streams keep it
+//! empty and have its rate to the byte, and round trips are not longer for it (Flach et al., An
+//! Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016). A queue is served as fast after a
 //! loss as before it, and a long one is seen in the round trip; chance takes a segment or two.
 
 use serde::Serialize;
@@ -45,14 +46,14 @@ pub fn policing(streams: &[(&Series, &[Episode])], round_trip_s: f64) -> Option<
     let mut after: Vec<(f64, f64)> = (0..spans.min(SPANS_MAX))
         .map(|at| (rate(after_s + at as f64 * SPAN_SECONDS, SPAN_SECONDS), 1.0))
         .collect();
-    let high = weighted_quantile(&mut after, 0.9);
+    let [low, high] = [0.1, 0.9].map(|part| weighted_quantile(&mut after, part));
     // While a gap is filled nothing is acknowledged, and then much at once: the mean counts.
     let mean = rate(after_s, spans as f64 * SPAN_SECONDS);
     let is_steady = spans >= SPANS_MIN && high <= STEADY_MAX * mean;
     let queue_max_s = QUEUE_SHARE_MAX * round_trip_s;
     let is_policed = is_steady
         && before_bytes_per_s >= FASTER_MIN * high
-        && goes_on_dropping(streams, start_s + after_s)
+        && (low >= EVEN_MIN * high || goes_on_dropping(streams, start_s + after_s))
         && (first.queue_s <= queue_max_s
             || queue_after_s(streams, start_s + after_s) <= queue_max_s);
     is_policed.then(|| Policing {
@@ -166,5 +167,7 @@ const SPANS_MAX: usize = 1000;
 const TRIPS_MAX: usize = 1000;
 /// The fastest tenth of seconds over the mean.
 const STEADY_MAX: f64 = 1.6;
+/// What keeps a bucket empty has its rate in each second.
+const EVEN_MIN: f64 = 0.9;
 /// Of an episode, on average.
 const LATER_SEGMENTS_MIN: f64 = 5.0;

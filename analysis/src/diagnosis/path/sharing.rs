@@ -3,7 +3,8 @@
 //! While a queue stands at the bottleneck, it is never idle. If all of what passes it is ours, it
 //! serves us at its own rate, which is constant, and the queue follows what we have in flight. If
 //! others send too, what we get changes with what they send, and the queue follows them. So what
-//! counts is how much the rate at which we are served varies over time while a queue stands.
+//! counts is how much the rate at which we are served varies over time while a queue stands. A path
+//! whose own rate changes once has two rates, each of them constant.
 //!
 //! That rate is what is in flight over the round trip (Little's law): acknowledgements that come in
 //! bursts, or all at once when a gap is filled, do not disturb it.
@@ -18,13 +19,14 @@ pub struct Sharing {
     /// The share of the time with a standing queue.
     pub queued: f64,
     /// Half of the range of the middle two thirds of the rates meanwhile, over their median: for
-    /// a normal distribution the standard deviation over the mean.
+    /// a normal distribution the standard deviation over the mean. Where the rate changed once for
+    /// all, the larger one of before and after.
     pub variation: f64,
 }
 
 /// Of all streams, each after its ramp; `None` where too little time had a standing queue.
 pub fn sharing(streams: &[(&Series, f64)], round_trip_s: f64) -> Option<Sharing> {
-    let length_s = (BIN_ROUND_TRIPS * round_trip_s).max(BIN_SECONDS_MIN);
+    let length_s = bin_seconds(streams, round_trip_s)?;
     let start_s = streams.iter().map(|(series, _)| series.origin_s()).reduce(f64::min)?;
     let end_s = streams.iter().map(|(series, _)| series.origin_s() + series.seconds());
     let count = ((end_s.fold(0.0, f64::max) - start_s) / length_s) as usize;
@@ -46,13 +48,53 @@ pub fn sharing(streams: &[(&Series, f64)], round_trip_s: f64) -> Option<Sharing>
     if queued.len() < BINS_MIN {
         return None;
     }
-    let mut rates: Vec<(f64, f64)> = queued.iter().map(|bin| (bin.bytes_per_s, 1.0)).collect();
-    let [low, middle, high] =
-        [1.0 / 6.0, 0.5, 5.0 / 6.0].map(|part| weighted_quantile(&mut rates, part));
-    (middle > 0.0).then(|| Sharing {
+    let rates: Vec<f64> = queued.iter().map(|bin| bin.bytes_per_s).collect();
+    let level = Level::of(&rates);
+    (level.middle > 0.0).then(|| Sharing {
         queued: queued.len() as f64 / whole.len() as f64,
-        variation: (high - low) / 2.0 / middle,
+        variation: one_step(&rates).unwrap_or(level.variation),
     })
+}
+
+/// Some round trips, and as long as many segments take: one more or less in flight is no change.
+fn bin_seconds(streams: &[(&Series, f64)], round_trip_s: f64) -> Option<f64> {
+    let rate: f64 =
+        streams.iter().map(|(series, _)| series.rate_between(0.0, series.seconds())).sum();
+    let mss = streams.iter().filter_map(|(series, _)| series.samples().last());
+    let mss = mss.map(|sample| f64::from(sample.mss_bytes)).fold(0.0, f64::max);
+    let segments_s = BIN_SEGMENTS * mss / rate;
+    segments_s
+        .is_finite()
+        .then(|| (BIN_ROUND_TRIPS * round_trip_s).max(BIN_SECONDS_MIN).max(segments_s))
+}
+
+/// The rates of a time.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    middle: f64,
+    variation: f64,
+}
+
+impl Level {
+    fn of(rates: &[f64]) -> Level {
+        let mut rates: Vec<(f64, f64)> = rates.iter().map(|rate| (*rate, 1.0)).collect();
+        let [low, middle, high] =
+            [1.0 / 6.0, 0.5, 5.0 / 6.0].map(|part| weighted_quantile(&mut rates, part));
+        Level { middle, variation: (high - low) / 2.0 / middle.max(f64::MIN_POSITIVE) }
+    }
+}
+
+/// The variation of the rates where they have two levels, one after the other, far apart for how
+/// much each varies.
+fn one_step(rates: &[f64]) -> Option<f64> {
+    let places = BINS_MIN..(rates.len() + 1).saturating_sub(BINS_MIN);
+    let step = places.step_by((rates.len() / PLACES_MAX).max(1)).filter_map(|place| {
+        let [before, after] = [Level::of(&rates[..place]), Level::of(&rates[place..])];
+        let variation = before.variation.max(after.variation);
+        let apart = (before.middle - after.middle).abs();
+        (apart >= STEP_MIN * variation * before.middle.max(after.middle)).then_some(variation)
+    });
+    step.reduce(f64::min)
 }
 
 /// All streams in a short time.
@@ -101,11 +143,16 @@ impl Served {
 
 const BIN_ROUND_TRIPS: f64 = 4.0;
 const BIN_SECONDS_MIN: f64 = 0.25;
+const BIN_SEGMENTS: f64 = 100.0;
 const BINS_MAX: usize = 100_000;
 /// Fewer say nothing.
 const BINS_MIN: usize = 8;
+/// Of a long transfer not each place is tried.
+const PLACES_MAX: usize = 200;
+/// Two levels are a step where they are this many times as far apart as each varies.
+const STEP_MIN: f64 = 10.0;
 /// The part of such a time in which a stream must have been seen.
 const SEEN_MIN: f64 = 0.5;
 /// A round trip longer than the least one by this shows a queue, and more than a loaded host adds.
-const QUEUE_SHARE: f64 = 0.25;
+const QUEUE_SHARE: f64 = 0.1;
 const QUEUE_SECONDS: f64 = 0.0025;

@@ -155,6 +155,11 @@ fn pauses_are_left_out_of_features() {
 /// A stream with a queue that stands at a bottleneck; the rate at which it is served swings by a
 /// share of it, once in three seconds.
 fn served(swing: f64, queue_s: f64, seconds: f64) -> Series<'static> {
+    served_at(|at_s| 1.0 + swing * (at_s * std::f64::consts::TAU / 3.0).sin(), queue_s, seconds)
+}
+
+/// One that is served at so many times 100 Mbit/s.
+fn served_at(share: impl Fn(f64) -> f64, queue_s: f64, seconds: f64) -> Series<'static> {
     let base = PathSample {
         rtt_min: nanos(ROUND_TRIP_S),
         mss_bytes: MSS,
@@ -164,7 +169,7 @@ fn served(swing: f64, queue_s: f64, seconds: f64) -> Series<'static> {
     let samples: Vec<PathSample> = (0..(seconds / EVERY_S) as u64)
         .map(|index| {
             let at_s = index as f64 * EVERY_S;
-            let rate = 12.5e6 * (1.0 + swing * (at_s * std::f64::consts::TAU / 3.0).sin());
+            let rate = 12.5e6 * share(at_s);
             let sent = (12.5e6 * at_s) as u64;
             PathSample {
                 at: Tick(nanos(at_s).0),
@@ -185,6 +190,16 @@ fn sharing_is_how_much_the_rate_of_a_standing_queue_varies() {
         // Two thirds of a sine lie within 0.866 of its swing; bins even out some of it.
         ("a swing of a fifth", served(0.2, 0.05, 30.0), Some((1.0, 0.14, 0.175))),
         ("an even rate", served(0.0, 0.05, 30.0), Some((1.0, 0.0, 0.001))),
+        (
+            "a rate that changed once",
+            served_at(|at_s| if at_s < 12.0 { 1.0 } else { 0.4 }, 0.05, 30.0),
+            Some((1.0, 0.0, 0.01)),
+        ),
+        (
+            "a rate that changed and came back",
+            served_at(|at_s| if at_s < 10.0 || at_s > 20.0 { 1.0 } else { 0.4 }, 0.05, 30.0),
+            Some((1.0, 0.25, 0.5)),
+        ),
         ("no queue", served(0.2, 0.0, 30.0), None),
         ("too short", served(0.2, 0.05, 3.0), None),
     ];

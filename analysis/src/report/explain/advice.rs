@@ -6,10 +6,13 @@ use crate::diagnosis::{Advice, Change, Stage, Verdict};
 use base::units::Bytes;
 
 /// `--window 1664K would carry 100 Mbit/s`.
-pub(super) fn would(advice: &Advice) -> String {
+pub(super) fn would(verdict: &Verdict, advice: &Advice) -> String {
     let carried = carried(advice.predicted_bytes_per_s);
     let may = if advice.at_most { "would allow at most" } else { "would carry" };
     match &advice.change {
+        Change::Prefetch { .. } if is_lockstep(verdict) && !carried.is_empty() => {
+            format!("without --lockstep it {may} {carried}")
+        }
         Change::MoveMore { bytes, .. } => {
             format!("copies of {} or more would reach full speed", size(*bytes))
         }
@@ -20,7 +23,7 @@ pub(super) fn would(advice: &Advice) -> String {
         Change::Window { bytes, for_link: Some(link), .. } => {
             let rate = bits(link.bits_per_s / 8.0);
             let [bytes, more] = [*bytes, link.bytes].map(typed);
-            format!("--window {bytes} {may} {carried}, {more} {rate}")
+            format!("--window {bytes} {may} {carried}; {rate} would take {more}")
         }
         Change::Window { bytes, .. } => format!("--window {} {may} {carried}", typed(*bytes)),
         Change::SendBuffer { bytes, .. } => {
@@ -50,7 +53,7 @@ pub(super) fn tell(verdict: &Verdict, advice: &Advice, before: Option<f64>) -> S
     let seen = bits(verdict.figures.seen_bytes_per_s);
     text.push_str(&match (advice.predicted_bytes_per_s.map(bits), &advice.change) {
         (Some(rate), _) if advice.at_most => {
-            format!(" (at most: {rate}; no more than {seen} was seen on this path)")
+            format!(" (at most: {rate}; what the path carries is not known, {seen} was seen)")
         }
         (Some(rate), Change::Pace { .. }) if before > advice.predicted_bytes_per_s => {
             format!(" (expected: {rate}; {} only until a queue overflows)", carried(before))
@@ -71,14 +74,16 @@ fn carried(bytes_per_s: Option<f64>) -> String {
 /// How data is requested ahead of the pauses.
 fn prefetch_by(verdict: &Verdict) -> &'static str {
     match most_wait_for(verdict) {
-        _ if verdict.figures.period.as_ref().is_some_and(|period| period.what == LOCKSTEP) => {
-            "leave out --lockstep"
-        }
+        _ if is_lockstep(verdict) => "leave out --lockstep",
         Waiting::Source => {
             "raise --depth-source, or let the program that feeds the copy read ahead"
         }
         _ => "the program that feeds the copy must read ahead, or use more --streams",
     }
+}
+
+fn is_lockstep(verdict: &Verdict) -> bool {
+    verdict.figures.period.as_ref().is_some_and(|period| period.what == LOCKSTEP)
 }
 
 fn order(change: &Change) -> String {
@@ -104,7 +109,8 @@ fn order(change: &Change) -> String {
             bits(*ceiling_bytes_per_s),
             for_link.map_or(String::new(), |link| {
                 let rate = bits(link.bits_per_s / 8.0);
-                format!("; {} if the path carries {rate}", typed(link.bytes))
+                let more = typed(link.bytes);
+                format!("; {more}, with a quarter to spare, if the path carries {rate}")
             }),
             limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
         ),

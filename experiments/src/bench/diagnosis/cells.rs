@@ -64,8 +64,8 @@ pub(super) const FOLLOWED: &[&str] = &[
 ];
 
 /// All of them, the first ones first.
-pub(super) fn all() -> Vec<&'static Cell> {
-    FIRST.iter().chain(conditions::CELLS).collect()
+pub(super) fn all() -> Vec<Cell> {
+    FIRST.iter().chain(conditions::CELLS).copied().collect()
 }
 
 const FIRST: &[Cell] = &[

@@ -171,7 +171,14 @@ pub(super) const CELLS: &[Cell] = &[
     with(Plant::FarQuota(1), cell("far-cpu-10-4", RECEIVER, FAST, FOUR, 250, 13)),
     with(
         Plant::Quota(10),
-        cell("cpu-packed-4", CPU, VETH, "--streams 4 --congestion cubic --compress zstd:3", 2000, 12),
+        cell(
+            "cpu-packed-4",
+            CPU,
+            VETH,
+            "--streams 4 --congestion cubic --compress zstd:3",
+            2000,
+            12,
+        ),
     ),
     with(Plant::SourceDisk(5_000_000), cell("disk-20-1", SOURCE, NEAR, ONE, 64, 14)),
     with(Plant::SourceDisk(60_000_000), cell("disk-veth-4", SOURCE, VETH, FOUR, 800, 14)),

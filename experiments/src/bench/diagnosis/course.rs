@@ -222,7 +222,7 @@ fn wait_for(began: Instant, bits_per_s: u64, moved: u64) {
     thread::sleep(due.saturating_sub(began.elapsed()));
 }
 
-fn explained(program: &Path, store: &Path) -> Result<Value, String> {
+pub(super) fn explained(program: &Path, store: &Path) -> Result<Value, String> {
     let mut explain = Command::new(program);
     explain.args(["explain", "--json", "--results"]).arg(store);
     let said = output(&mut explain)?;

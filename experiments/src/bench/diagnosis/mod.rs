@@ -5,6 +5,7 @@ mod cells;
 mod conditions;
 mod course;
 mod page;
+mod seeded;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,21 @@ struct Options {
     program: PathBuf,
     /// Only cells with this in their names.
     only: Option<String>,
-    /// Results of an earlier run are not measured again.
-    resume: bool,
-    /// Nothing is measured: the page has what an earlier run came to.
-    kept: bool,
+    /// Cells that follow from these words, in place of the frozen ones.
+    seed: Option<String>,
+    kept: Kept,
+}
+
+/// What becomes of the results of an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    Replaced,
+    /// Not measured again; the rest is.
+    Resumed,
+    /// Nothing is measured: the page has what there is.
+    Alone,
+    /// Nothing is measured: what is recorded is judged once more, by this program.
+    Judged,
 }
 
 /// The results of a cell. They are kept beside the store, so that a bench can continue.
@@ -69,43 +81,34 @@ impl Followed {
     }
 }
 
-/// `bench diagnosis [--only NAME] [--resume | --kept] [--program FILE]`.
+/// `bench diagnosis [--seed WORDS] [--only NAME] [--resume | --kept | --judged] [--program FILE]`.
 pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_WAN)?;
     let folder = target_folder().join("diagnosis");
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    let mut chosen = all();
+    let mut chosen = options.seed.as_ref().map_or_else(all, |seed| seeded::all(seed));
+    let names: Vec<&str> = chosen.iter().map(|cell| cell.name).collect();
     chosen.retain(|cell| options.only.as_ref().is_none_or(|part| cell.name.contains(part)));
     if chosen.is_empty() {
-        let names: Vec<&str> = all().iter().map(|cell| cell.name).collect();
         return Err(format!("bench diagnosis: --only names one of {}", names.join(", ")));
     }
-    let seconds: u64 = chosen.iter().map(|cell| seconds(cell)).sum();
+    let seconds: u64 = chosen.iter().map(seconds).sum();
     println!("{} cells, about {} min {} s\n", chosen.len(), seconds / 60, seconds % 60);
     let mut rows = Vec::new();
-    for cell in chosen {
-        let kept = folder.join(format!("{}.json", cell.name));
-        let before = (options.resume || options.kept).then(|| kept_before(&kept)).flatten();
-        if options.kept && before.is_none() {
-            continue;
-        }
+    for cell in &chosen {
         let began = Instant::now();
-        let found = match before {
-            Some(found) => found,
-            None => measure(&options.program, cell, &folder)?,
-        };
-        let text = serde_json::to_string(&found).map_err(|why| why.to_string())?;
-        fs::write(&kept, text).map_err(|why| format!("{}: {why}", kept.display()))?;
+        let Some(found) = find(&options, cell, &folder)? else { continue };
         println!("{}", page::progress(cell, &found, began.elapsed().as_secs_f64()));
         rows.push((cell, found));
     }
     let page = page::page(&rows);
     let date = output(Command::new("date").arg("+%F"))?;
     // A part must not replace the whole page of the day.
-    let path = match &options.only {
-        None => root().join(format!("runs/{}-diagnosis.md", date.trim())),
-        Some(_) => target_folder().join("bench-diagnosis-part.md"),
+    let seeded = if options.seed.is_some() { "-seeded" } else { "" };
+    let path = match options.only.is_some() || options.kept == Kept::Judged {
+        false => root().join(format!("runs/{}-diagnosis{seeded}.md", date.trim())),
+        true => target_folder().join("bench-diagnosis-part.md"),
     };
     fs::write(&path, &page).map_err(|why| format!("{}: {why}", path.display()))?;
     println!("\n{}\nwritten to {}", page::confusion(&rows), path.display());
@@ -115,15 +118,42 @@ pub(crate) fn diagnosis(words: &[&str]) -> Result<(), String> {
     }
 }
 
+/// The results of a cell; none where nothing is measured and nothing is there.
+fn find(options: &Options, cell: &Cell, folder: &Path) -> Result<Option<Found>, String> {
+    let file = folder.join(format!("{}.json", cell.name));
+    let before = match options.kept {
+        Kept::Replaced => None,
+        _ => fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok()),
+    };
+    let found: Found = match (options.kept, before) {
+        (Kept::Judged, Some(before)) => {
+            let verdict = course::explained(&options.program, &store(cell, folder, ""))?;
+            return Ok(Some(Found { verdict, ..before }));
+        }
+        (Kept::Alone | Kept::Judged, before) => return Ok(before),
+        (_, Some(before)) => return Ok(Some(before)),
+        (_, None) => measure(&options.program, cell, folder)?,
+    };
+    let text = serde_json::to_string(&found).map_err(|why| why.to_string())?;
+    fs::write(&file, text).map_err(|why| format!("{}: {why}", file.display()))?;
+    Ok(Some(found))
+}
+
+fn store(cell: &Cell, folder: &Path, suffix: &str) -> PathBuf {
+    folder.join(format!("{}{suffix}.db", cell.name))
+}
+
 fn options(words: &[&str]) -> Result<Options, String> {
-    let (mut only, mut resume, mut kept, mut program) = (None, false, false, None);
+    let (mut only, mut seed, mut kept, mut program) = (None, None, Kept::Replaced, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("bench: {word} needs a value"));
         match *word {
             "--only" => only = Some((*value()?).to_string()),
-            "--resume" => resume = true,
-            "--kept" => kept = true,
+            "--seed" => seed = Some((*value()?).to_string()),
+            "--resume" => kept = Kept::Resumed,
+            "--kept" => kept = Kept::Alone,
+            "--judged" => kept = Kept::Judged,
             "--program" => program = Some(PathBuf::from(value()?)),
             _ => return Err(format!("bench diagnosis: unknown option {word}")),
         }
@@ -137,7 +167,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
             target_folder().join("release/datapump")
         }
     };
-    Ok(Options { program, only, resume, kept })
+    Ok(Options { program, only, seed, kept })
 }
 
 fn seconds(cell: &Cell) -> u64 {
@@ -145,17 +175,13 @@ fn seconds(cell: &Cell) -> u64 {
     times * (cell.seconds + 1)
 }
 
-fn kept_before(path: &Path) -> Option<Found> {
-    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
-}
-
 fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> {
     let words: Vec<String> = cell.copy.split_whitespace().map(String::from).collect();
-    let store = |suffix: &str| folder.join(format!("{}{suffix}.db", cell.name));
-    let mut shown = course::run(program, cell, &words, cell.mib, &store(""))?;
+    let first = store(cell, folder, "");
+    let mut shown = course::run(program, cell, &words, cell.mib, &first)?;
     for _ in 1..ATTEMPTS_MAX {
         if shown.late_share > LATE_MAX {
-            shown = course::run(program, cell, &words, cell.mib, &store(""))?;
+            shown = course::run(program, cell, &words, cell.mib, &first)?;
         }
     }
     let course::Shown { verdict, late_share } = shown;
@@ -165,7 +191,8 @@ fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> 
         let options = obeying(&found.verdict, words);
         // As long as the first one, at the expected rate.
         let mib = (predicted * cell.seconds as f64).max(1e6) as u64 >> 20;
-        let again = course::run(program, cell, &options, mib, &store("-followed"))?.verdict;
+        let again =
+            course::run(program, cell, &options, mib, &store(cell, folder, "-followed"))?.verdict;
         found.followed = Some(Followed {
             options,
             predicted_bytes_per_s: predicted,
@@ -177,7 +204,6 @@ fn measure(program: &Path, cell: &Cell, folder: &Path) -> Result<Found, String> 
 
 /// The options of a copy with all advice of a verdict.
 fn obeying(verdict: &Value, mut options: Vec<String>) -> Vec<String> {
-    let streams = verdict["streams"].as_array().map_or(1, Vec::len).max(1) as f64;
     for advice in verdict["advice"].as_array().into_iter().flatten() {
         let change = &advice["change"];
         let number = |name: &str| change[name].as_f64().unwrap_or(0.0);
@@ -187,12 +213,8 @@ fn obeying(verdict: &Value, mut options: Vec<String>) -> Vec<String> {
                 let kib = (number("bytes") / 1024.0).ceil();
                 set(&mut options, "--window", Some(format!("{kib}K")));
             }
-            Some("pace") => {
+            Some("pace" | "raise_pace") => {
                 set(&mut options, "--pace", Some(format!("{:.0}B", number("bytes_per_s"))));
-            }
-            Some("raise_pace") => {
-                let all = number("bytes_per_s") * streams;
-                set(&mut options, "--pace", Some(format!("{all:.0}B")));
             }
             Some("streams") => {
                 set(&mut options, "--streams", Some(format!("{}", number("count"))));
@@ -243,7 +265,7 @@ mod tests {
         });
         let words = "--streams 2 --window 64K --lockstep 8M:1s --seal off";
         let options = words.split(' ').map(String::from).collect();
-        let expect = "--seal off --window 257K --pace 2000B --streams 4";
+        let expect = "--seal off --window 257K --pace 1000B --streams 4";
         assert_eq!(obeying(&verdict, options).join(" "), expect);
     }
 }
