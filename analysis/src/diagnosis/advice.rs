@@ -168,14 +168,14 @@ impl Adviser<'_> {
     fn prefetch(&self) -> (Change, Option<f64>) {
         let figures = &self.verdict.figures;
         let pauses = &figures.pauses;
-        // Streams that pause at different times are fast at different times.
-        let carried = self.capacity().min(figures.bytes_per_s_active).max(self.rate());
+        let carried = self.capacity().max(self.rate());
         let bytes = carried * (pauses.median_length_s + figures.round_trip_min_s);
         let blocks =
             figures.period.as_ref().map(|period| (bytes / period.bytes as f64).max(1.0) + 1.0);
         let change = Change::Prefetch { bytes, pause_s: pauses.median_length_s, blocks };
-        // Where pauses cause losses, the loss rate without pauses is not known.
-        let predicted = (!pauses.causes_losses).then_some(carried);
+        // Where pauses cause losses, the loss rate without pauses is not known. Streams that pause
+        // at different times are fast at different times: their sum may be more than the path.
+        let predicted = (!pauses.causes_losses).then(|| figures.bytes_per_s_active.min(carried));
         (change, predicted)
     }
 

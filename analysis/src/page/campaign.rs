@@ -55,7 +55,7 @@ pub fn page(campaign: Campaign<'_>, earlier: Option<Campaign<'_>>) -> Page {
 
 fn overview(campaign: Campaign<'_>, best: &[Best<'_>], rows: &[Row]) -> Vec<Block> {
     let sentences = best.iter().filter_map(|one| sentence(one, rows.iter())).collect();
-    let bars: Vec<Bar> = best.iter().flat_map(beside).collect();
+    let bars: Vec<Bar> = best.iter().flat_map(|one| beside(one, rows)).collect();
     let figure = Figure {
         name: "best".into(),
         title: "The best setting beside the program’s own choice".into(),
@@ -102,19 +102,22 @@ fn compressed<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> String {
         let carried = rate(grid.rate.median / ratio);
         format!(", of which the network carried {carried} (compressed to 1/{ratio:.1})")
     });
+    let plain = best_without(grid, rows).map_or(String::new(), |row| {
+        let setting = text::chosen(&row.point.choice);
+        format!(" Without compression the best is {setting}: {}.", rate(row.rate.median))
+    });
+    format!(" It is reached by compression{ratio}: files that do not shrink gain nothing.{plain}")
+}
+
+/// The best setting without compression of the same host, where the best has some.
+fn best_without<'a>(grid: &Row, rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     let point = &grid.point;
     let same = rows.filter(|row| {
         let other = &row.point;
         (&other.host, other.kind, other.extent) == (&point.host, point.kind, point.extent)
     });
-    let plain = same
-        .filter(|row| row.point.choice.level() == OFF)
-        .max_by(|a, b| a.rate.median.total_cmp(&b.rate.median));
-    let plain = plain.map_or(String::new(), |row| {
-        let setting = text::chosen(&row.point.choice);
-        format!(" Without compression {setting} is best: {}.", rate(row.rate.median))
-    });
-    format!(" It is reached by compression{ratio}: files that do not shrink gain nothing.{plain}")
+    same.filter(|row| point.choice.level() != OFF && row.point.choice.level() == OFF)
+        .max_by(|a, b| a.rate.median.total_cmp(&b.rate.median))
 }
 
 /// A median with its interval, where there are passes for one.
@@ -143,7 +146,7 @@ fn interval(ratio: Estimate, passes: usize) -> String {
 }
 
 /// The best of a host's lists is the whole; its own choices stand beside it.
-fn beside(best: &Best<'_>) -> Vec<Bar> {
+fn beside(best: &Best<'_>, rows: &[Row]) -> Vec<Bar> {
     let whole = best.grid.map_or(f64::NAN, |row| row.rate.median);
     let bar = |row: &Row, name: &str, colour| Bar {
         name: format!("{}: {}", best.host, text::chosen(&row.point.choice)),
@@ -151,8 +154,10 @@ fn beside(best: &Best<'_>) -> Vec<Bar> {
         text: Unit::of_rates(row.rate.median).name_with(row.rate.median),
     };
     let grid = best.grid.map(|row| bar(row, "best of the lists", 0));
+    let plain = best.grid.and_then(|grid| best_without(grid, rows.iter()));
+    let plain = plain.map(|row| bar(row, "best without compression", 3));
     let own = best.auto.iter().map(|(row, _)| bar(row, "own choice", 1));
-    grid.into_iter().chain(own).collect()
+    grid.into_iter().chain(plain).chain(own).collect()
 }
 
 fn host(number: usize, best: &Best<'_>, rows: &[&Row]) -> Vec<Block> {

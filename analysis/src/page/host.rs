@@ -37,7 +37,7 @@ pub fn page(host: Host<'_>) -> Page {
             Section::of("tables", "The tables of the report", sheets(&tables::tables(study))),
         ]
     });
-    let fits = Section::of("costs", "What a byte costs", costs(model, &parts));
+    let fits = Section::of("costs", "What a request costs", costs(model, &parts));
     let copies = Section::of("predicted", "Predicted and measured", predictions(host));
     let fitted = Duration::try_from_secs_f64(model.fitted_unix_s).unwrap_or_default();
     let sections = [fits, copies].into_iter().chain(of_study.into_iter().flatten());
@@ -80,17 +80,21 @@ fn request_costs(model: &HostModel) -> String {
     let told: Vec<String> = known.into_iter().map(|(_, told)| told).collect();
     match told.is_empty() {
         true => "No part of this host was measured alone: 'datapump measure all' does it.".into(),
-        false => format!("CPU time of a request of 1 MiB, by part: {}.", told.join("; ")),
+        false => format!(
+            "CPU time of a request of 1 MiB, by part: {}. The time until it has passed is longer: \
+             it is in the rates.",
+            told.join("; ")
+        ),
     }
 }
 
 /// What a byte costs, and what a request. A fit has no cost below 0: 0 is none that could be seen.
 fn each(byte_ns: f64, request_ns: f64) -> String {
-    let byte = match byte_ns > 0.0 {
-        true => format!("{} ns a byte", value(byte_ns)),
-        false => "nothing that could be seen for a byte".to_string(),
-    };
-    format!("{byte} and {} µs a request", value(request_ns / 1e3))
+    let request = format!("{} µs a request", value(request_ns / 1e3));
+    match byte_ns > 0.0 {
+        true => format!("{request} and {} ns a byte", value(byte_ns)),
+        false => format!("{request}, however large"),
+    }
 }
 
 const USUAL_REQUEST_BYTES: f64 = 1_048_576.0;

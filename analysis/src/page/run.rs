@@ -148,7 +148,9 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
     let told = explain::figures(verdict);
     let told = told.into_iter().map(|(name, value)| match name {
         "rate" => ("rate of the streams", value),
-        "slow start" => ("slow start of the streams", format!("{value} in which data moved")),
+        "slow start" => {
+            ("slow start", format!("the first {}", explain::time(verdict.figures.ramp_s)))
+        }
         _ => (name, value),
     });
     facts.extend(told.map(|(name, value)| (name.to_string(), value)));

@@ -48,7 +48,7 @@ fn has_word(text: &str, form: &str) -> bool {
 }
 
 /// A term, the forms in which it is used, and what it means.
-const WORDS: [(&str, &[&str], &str); 13] = [
+const WORDS: [(&str, &[&str], &str); 14] = [
     (
         "Cb, Cr, Cs",
         &["Cb", "Cr", "Cs"],
@@ -93,6 +93,11 @@ const WORDS: [(&str, &[&str], &str); 13] = [
         &["RS*"],
         "the request size where a request costs as much CPU time as its bytes; smaller requests \
          cost mostly themselves",
+    ),
+    (
+        "source, sink",
+        &["source", "sink", "disk source", "disk sink"],
+        "what bytes are read from; what they are written to",
     ),
     ("seal", &["seal"], "encryption and authentication of the data on its way (TLS)"),
     (

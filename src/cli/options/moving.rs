@@ -73,7 +73,7 @@ pub(crate) static STREAMS: CliOption<Option<u16>> = CliOption {
     more: "Not given and with both ends on this host, no more than it has CPUs. auto begins with 4 \
            or with what the newest such copy over this path was settled at; more are opened where \
            a window, losses or a CPU hold each stream back, and stay if they are faster. 'datapump \
-           explain' tells each step. demo, spread and model predict take 4 for it.",
+           explain' tells each step. demo, spread and model predict take auto as 4.",
     group: Group::Moving,
     commands: PLANNED,
 };

@@ -67,11 +67,11 @@ fn lanes(sender: &LaneTimes, receiver: &LaneTimes) -> Option<Figure> {
     };
     let mut bars = Vec::new();
     if sender.lanes > 0 {
-        let busy = [("reading the source", 0), (PROCESSING, 3), ("blocked in send", 1)];
+        let busy = [("reading the source", 0), (PROCESSING, 3), (NETWORK, 1)];
         bars.push(bar("sending host", sender, busy));
     }
     if receiver.lanes > 0 {
-        let busy = [("waiting for the network", 1), (PROCESSING, 3), ("writing", 2)];
+        let busy = [(NETWORK, 1), (PROCESSING, 3), ("writing", 2)];
         bars.push(bar("receiving host", receiver, busy));
     }
     (!bars.is_empty()).then(|| Figure {
@@ -117,7 +117,8 @@ fn rates(record: &Record, sender: &LaneTimes, receiver: &LaneTimes) -> Option<Fi
         };
         Bar::one(&name, 0, rate.min(most), text)
     };
-    let known = stages.into_iter().filter(|(_, seconds)| *seconds > 0.0 && seconds.is_finite());
+    let least_s = LEAST_SHARE * sender.total_s.max(receiver.total_s);
+    let known = stages.into_iter().filter(|(_, seconds)| *seconds > least_s && seconds.is_finite());
     let mut bars: Vec<Bar> = known.map(bar).collect();
     if bars.is_empty() || copy <= 0.0 || !copy.is_finite() {
         return None;
@@ -129,11 +130,15 @@ fn rates(record: &Record, sender: &LaneTimes, receiver: &LaneTimes) -> Option<Fi
         about:
             "Computed: the bytes over the time that the threads spent in a stage, as if nothing \
                 else held them up; only the rate of the run was reached. A stage near that rate is \
-                what it waits for. Bars with an arrow end at eight times that rate."
+                what it waits for. Bars with an arrow end at eight times that rate; a stage that \
+                took less than a thousandth of the time has none."
                 .into(),
         chart: Chart::Bars(Bars { label: "rate while at work".into(), bars, most: Some(most) }),
     })
 }
+
+/// Of the threads' time: less is a stage that has nothing to do.
+const LEAST_SHARE: f64 = 0.001;
 
 /// The mean time of a request in each stage, on each side.
 fn requests(record: &Record) -> Option<Figure> {
@@ -165,14 +170,16 @@ fn requests(record: &Record) -> Option<Figure> {
     (!bars.is_empty()).then(|| Figure {
         name: "requests".into(),
         title: "Mean time of a request".into(),
-        about: "A request is a piece of data and its buffer. Filling: the source gives the bytes. \
-                Processing: digest, compression and encryption. Waiting: until the next stream or \
-                file takes it. Draining: it takes the bytes."
+        about: "A request is a piece of data and its buffer. Filling: the source gives the bytes, \
+                or at the receiving host the network does. Processing: digest, compression and \
+                encryption. Waiting: until the next stream or file takes it. Draining: the network \
+                takes the bytes, or at the receiving host the sink does."
             .into(),
         chart: Chart::Bars(Bars { label: "time, ms".into(), bars, most: None }),
     })
 }
 
+const NETWORK: &str = "sending, receiving: waiting for the network";
 const PROCESSING: &str = "digest, compression, encryption";
 
 fn bits(bytes_per_s: f64) -> String {
