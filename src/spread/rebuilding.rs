@@ -227,6 +227,16 @@ fn shard_of(name: &str) -> Option<u32> {
 /// Where every shard has one name.
 const NAMED: [Part; 4] = [Part::Open, Part::Claims, Part::Done, Part::Waiting];
 
+/// What a plan that ended early has given to workers.
+pub(super) fn planned_so_far(folder: &JobFolder) -> Result<Earlier, Fault> {
+    let mut shards = BTreeMap::new();
+    for number in numbers(folder, Part::Shards)? {
+        let predicted_s = folder.shard_head(number)?.predicted_ns as f64 / 1e9;
+        shards.insert(number, predicted_s);
+    }
+    earlier(folder, &shards)
+}
+
 fn earlier(folder: &JobFolder, shards: &BTreeMap<u32, f64>) -> Result<Earlier, Fault> {
     let mut hashes = HashSet::new();
     for shard in shards.keys() {
