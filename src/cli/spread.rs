@@ -108,7 +108,7 @@ pub(crate) struct CancelArgs {
 #[derive(Debug)]
 pub(crate) struct WorkArgs {
     job: PathBuf,
-    /// For a far destination.
+    /// For far hosts.
     ssh: Option<Vec<String>>,
     name: String,
 }

@@ -241,6 +241,10 @@ fn earlier(folder: &JobFolder, shards: &BTreeMap<u32, f64>) -> Result<Earlier, F
     let mut hashes = HashSet::new();
     for shard in shards.keys() {
         let (header, names) = folder.shard(*shard)?;
+        // A plan that ended among the ranges of a file has nothing that puts them together.
+        if header.range.is_some() {
+            continue;
+        }
         hashes.extend(names.iter().map(|name| hash_of(header.source, name)));
     }
     // Numbers are never used again, also those of shards that were set aside.

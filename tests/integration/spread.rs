@@ -323,6 +323,38 @@ fn a_folder_that_is_not_shared_is_seen() {
     assert!(ran.code == 2 && ran.stderr.contains("is not that of the job"), "{ran}");
 }
 
+/// A coordinator that was killed among the ranges of a large file has not planned what puts them
+/// together: the file is planned again.
+#[test]
+fn a_file_that_is_planned_in_part_is_planned_again() {
+    let scene = Scene::new();
+    write_many(&scene.path("src"), 4, 1000);
+    write_file(&scene.path("src/large"), 9, 4 << 20);
+    // A worker copies one range, and then has nothing to spend for minutes.
+    let line = "spread @/src/ @/dst --on local:1 --job @/job --split-above 1M --rate 2kB --json";
+    let running = start(&scene, line);
+    let read = |name: &str| -> serde_json::Value {
+        let text = fs::read(scene.path("job").join(name)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    };
+    until("all is planned", || !read("plan.json")["planned"].is_null());
+    processes::send(running.pid(), Signal::INT);
+    let ended = running.end();
+    assert_eq!(ended.code, 130, "{ended}");
+    for (name, key) in [("plan.json", "/planned"), ("manifest.json", "/copying/bytes_per_second")] {
+        let mut value = read(name);
+        *value.pointer_mut(key).unwrap() = serde_json::Value::Null;
+        fs::write(scene.path("job").join(name), value.to_string()).unwrap();
+    }
+    let waiting = fs::read_dir(scene.path("job/waiting")).unwrap().next().unwrap().unwrap();
+    let name = waiting.file_name().into_string().unwrap();
+    fs::remove_file(scene.path("job/shards").join(name.split('.').next().unwrap())).unwrap();
+    fs::remove_file(waiting.path()).unwrap();
+    let resumed = scene.run("spread resume @/job");
+    assert_eq!(resumed.code, 0, "{resumed}");
+    check_done(&scene, "src", "dst");
+}
+
 /// Pieces of the job folder are lost: it is made again, and the job ends as it should.
 #[test]
 fn a_damaged_job_folder_is_made_again() {
