@@ -28,6 +28,7 @@ fn two_workers_from_two_far_hosts() {
     let plan = ran(&scene, "spread -n far,far2:@/src/ @/dst --on local:2");
     let files = 303 + odd_names().len();
     assert!(plan.stdout_text().contains(&format!("plan: {files} files")), "{plan}");
+    assert!(plan.stdout_text().contains("files of far hosts are copied whole"), "{plan}");
     assert!(!scene.path("dst").exists(), "{plan}");
     let ended = ran(&scene, "spread far,far2:@/src/ @/dst --on local:2 --job @/job");
     assert_eq!(ended.code, 0, "{ended}");
