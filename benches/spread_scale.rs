@@ -242,6 +242,7 @@ fn manifest(source: &Path, target: &Path) -> Manifest {
         sources: vec![root],
         destination: text_of_path(target),
         far: None,
+        far_source: None,
         destination_was_empty: true,
         copying,
         times: LeaseTimes::default(),

@@ -109,11 +109,11 @@ their folder.";
 /// How a job over many nodes goes, below the options of the command.
 pub(crate) const SPREAD: &str = "\
 SRC and DST are folders or files that all nodes see under the same path, as they see the job\n\
-folder; or DST is on one far host or more that all see it, HOST,HOST:/FOLDER, to each of which\n\
-ssh logs in from all nodes without a question. The sources are cut into shards, which workers\n\
-claim while the plan is still made. A worker that is lost costs the files that it had open:\n\
-others take its shards. Nothing at DST is replaced. At the end the job folder has one receipt,\n\
-for 'datapump verify' and b3sum --check.\n\
+folder; or one of both is on one far host or more that all see it, HOST,HOST:/FOLDER, to each of\n\
+which ssh logs in from all nodes without a question. The sources are cut into shards, which\n\
+workers claim while the plan is still made; a file of a far SRC goes whole. A worker that is lost\n\
+costs the files that it had open: others take its shards. Nothing at DST is replaced. At the end\n\
+the job folder has one receipt, for 'datapump verify' and b3sum --check.\n\
 Ctrl-C stops the workers; 'datapump spread resume JOB' continues, also after the coordinator was\n\
 killed. The exit code is that of a copy: 7 where no far host can be reached.";
 

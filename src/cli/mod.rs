@@ -147,7 +147,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::SpreadWork(args) => spread::run_work(args),
         Task::ConfigShow(args) => config_show::run(args),
         Task::Probe => measure::probe(),
-        Task::SpreadFar => crate::spread::destination::serving::main(),
+        Task::SpreadFar => crate::spread::far::serving::main(),
         Task::Peer(options) => remote::peer::main(options, prediction::told),
         Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),
         Task::Completions(shell) => {

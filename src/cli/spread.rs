@@ -3,7 +3,7 @@
 mod plan;
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -22,8 +22,8 @@ use super::submit::request_of;
 use super::typed::Typed;
 use super::{Conclusion, conclude, signals, start};
 use crate::spread::coordinator::{self, RunOrder, Told};
-use crate::spread::destination::far::News;
 use crate::spread::ending::{Totals, forget};
+use crate::spread::far::News;
 use crate::spread::folder::JobFolder;
 use crate::spread::history::HistoryReader;
 use crate::spread::launcher::Launcher;
@@ -51,6 +51,8 @@ pub(crate) struct SpreadArgs {
     target: PathBuf,
     /// The hosts that see it, where the nodes do not.
     far: Option<FarHosts>,
+    /// The same of the sources.
+    far_source: Option<FarHosts>,
     job: Option<PathBuf>,
     on: spreading::TypedOn,
     ssh: Option<Vec<String>>,
@@ -106,7 +108,7 @@ pub(crate) struct CancelArgs {
 #[derive(Debug)]
 pub(crate) struct WorkArgs {
     job: PathBuf,
-    /// For a far destination.
+    /// For far hosts.
     ssh: Option<Vec<String>>,
     name: String,
 }
@@ -114,8 +116,14 @@ pub(crate) struct WorkArgs {
 impl SpreadArgs {
     pub(super) fn of(typed: &Typed) -> Result<SpreadArgs, String> {
         let (sources, target) = ends(typed).ok_or(NO_ENDS)?;
-        sources.iter().try_for_each(|source| refuse_far(source))?;
-        let (target, far) = target_of(typed, &target)?;
+        let (sources, far_source) = sources_of(typed, &sources)?;
+        let (target, far) = end_of(typed, &target, Role::Target)?;
+        if far.is_some() && far_source.is_some() {
+            return Err(BOTH_FAR.to_string());
+        }
+        if far_source.is_some() && typed.value(&spreading::SPLIT_ABOVE)?.is_some() {
+            return Err(NO_RANGES.to_string());
+        }
         let settings = Settings::default();
         let rate = typed.value(&moving::RATE)?.flatten();
         let mut links = Links::Copy;
@@ -145,9 +153,10 @@ impl SpreadArgs {
         Ok(SpreadArgs {
             slurm: slurm_of(typed, &on.on)?,
             print_script,
-            sources: sources.into_iter().map(PathBuf::from).collect(),
+            sources,
             target,
             far,
+            far_source,
             job: typed.value(&spreading::JOB)?,
             on,
             ssh: typed.value(&remote::SSH)?,
@@ -164,31 +173,40 @@ impl SpreadArgs {
     }
 }
 
-/// Sources are on storage that all nodes see.
-fn refuse_far(source: &OsStr) -> Result<(), String> {
-    let text = source.to_string_lossy();
-    let is_far = text.split('/').next().is_some_and(|first| first.contains(':'));
-    match is_far || text == "-" {
-        true => Err(format!(
-            "'{text}' is no folder that all nodes see: the sources of spread are folders and files \
-             under the same path on all nodes, so run it where they are, on a host there, with DST \
-             as HOST:/FOLDER here (write ./a:b if a name has a colon)"
-        )),
-        false => Ok(()),
+/// The sources, and the hosts that see them where they are not on the nodes. All are in one place.
+fn sources_of(
+    typed: &Typed,
+    words: &[OsString],
+) -> Result<(Vec<PathBuf>, Option<FarHosts>), String> {
+    let ends = words.iter().map(|word| end_of(typed, word, Role::Source));
+    let (paths, mut hosts): (Vec<PathBuf>, Vec<Option<FarHosts>>) =
+        ends.collect::<Result<Vec<_>, String>>()?.into_iter().unzip();
+    let first = hosts.pop().flatten();
+    match hosts.iter().all(|other| *other == first) {
+        true => Ok((paths, first)),
+        false => Err("the sources of spread are all on the nodes, or all on the same far hosts \
+                      (HOST,HOST:/PATH): make a job for each place"
+            .to_string()),
     }
 }
 
-/// The destination, and the hosts that see it where it is not on the nodes: `a,b:/archive`.
-fn target_of(typed: &Typed, target: &OsStr) -> Result<(PathBuf, Option<FarHosts>), String> {
+/// An end, and the hosts that see it where it is not on the nodes: `a,b:/archive`.
+fn end_of(typed: &Typed, word: &OsStr, role: Role) -> Result<(PathBuf, Option<FarHosts>), String> {
     let install = typed.value_or_default(&remote::INSTALL)?.name().to_string();
     let datapump = typed.value(&remote::REMOTE_DATAPUMP)?;
-    let text = target.to_string_lossy();
-    let end = EndArg::parse(target, Role::Target, 0)?;
+    let text = word.to_string_lossy();
+    let end = EndArg::parse(word, role, 0)?;
     let Location::Path(path) = end.location else {
-        return Err(format!(
-            "'{text}' is no folder: the destination of spread is one, here or on far hosts \
-             (HOST,HOST:/FOLDER)"
-        ));
+        return Err(match role {
+            Role::Source => format!(
+                "'{text}' is no file and no folder: the sources of spread are those, on the nodes \
+                 or on far hosts (HOST,HOST:/PATH)"
+            ),
+            Role::Target => format!(
+                "'{text}' is no folder: the destination of spread is one, here or on far hosts \
+                 (HOST,HOST:/FOLDER)"
+            ),
+        });
     };
     let Some(hosts) = end.host else { return Ok((path, None)) };
     if end.port.is_some() {
@@ -264,7 +282,7 @@ pub(super) fn run(args: &SpreadArgs, started: Instant) -> u8 {
     let names: Vec<String> = args.sources.iter().map(shown).collect();
     console.event(&start("spread", names, Some(shown(&args.target)), None));
     let done = match args.dry_run {
-        true => dry_run(args),
+        true => dry_run(args, &console),
         false => spread(args, &console),
     };
     conclude(&console, done, Collected::default())
@@ -285,6 +303,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         sources: args.sources.clone(),
         target: args.target.clone(),
         far: args.far.clone(),
+        far_source: args.far_source.clone(),
         ssh: args.ssh.clone(),
         job: args.job.clone(),
         copying: Copying { bytes_per_second: share, ..args.copying.clone() },
@@ -294,11 +313,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         split_above: args.split_above(share),
         command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     })?;
-    for one in news {
-        if let News::Refused(host, why) = one {
-            console.warning(&format!("the far host {host} cannot be used now: {why}"));
-        }
-    }
+    tell_news(news, console);
     let order = RunOrder {
         program: program()?,
         cutting: args.cutting(workers),
@@ -309,6 +324,14 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     };
     let watched = JobWatched { metrics, live };
     coordinate((&folder, &watch), &order, launcher.as_mut(), (console, watched))
+}
+
+fn tell_news(news: Vec<News>, console: &Console) {
+    for one in news {
+        if let News::Refused(host, why) = one {
+            console.warning(&format!("the far host {host} cannot be used now: {why}"));
+        }
+    }
 }
 
 /// Where the program is: the same path on all nodes.
@@ -386,7 +409,9 @@ fn follow(
         Told::Warning(text) => console.warning(&text),
         Told::Planned(planned) => {
             planned.warnings.iter().for_each(|text| console.warning(text));
-            console.remark(page::plan(&figures(planned, how)).trim_end());
+            let is_source_far = manifest.far_source.is_some();
+            let figures = page::PlanFigures { is_source_far, ..figures(planned, how) };
+            console.remark(page::plan(&figures).trim_end());
         }
         Told::Progress(overview) => {
             watched.overview(overview);
@@ -558,5 +583,10 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
     }
 }
 
+const BOTH_FAR: &str = "SRC and DST are both on far hosts: one of them is seen by the nodes. Run \
+                        spread at one of the two sites, on a host there, with the other end as \
+                        HOST,HOST:/PATH";
+const NO_RANGES: &str = "--split-above is for sources that the nodes see: a file of a far host is \
+                         copied whole, by one worker";
 const NO_ENDS: &str = "spread needs a source and a destination: datapump spread [OPTIONS] SRC... \
                        DST; or status, resume, cancel or report, and a job folder";

@@ -13,8 +13,8 @@ use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
 use super::events::Events;
 use super::folder::{JobFolder, Part};
 use super::launcher::{End, Launcher, Seen, WorkerCommand, WorkerState};
-use super::planning::{PlanOrder, Planned, Written, walk};
-use super::records::{Beat, Control, PlanState};
+use super::planning::{Planned, make_plan};
+use super::records::{Beat, Control};
 use super::view::{Look, View};
 use analysis::shards::attention::SILENT;
 use analysis::shards::lease::Observer;
@@ -36,7 +36,7 @@ pub struct RunOrder {
     pub earlier: Option<Earlier>,
     /// The plan is complete.
     pub is_planned: bool,
-    /// The command of ssh, for a far destination.
+    /// The command of ssh, for far hosts.
     pub ssh: Option<Vec<String>>,
     /// Whether what stops the watch is for the command alone: its workers go on.
     pub leaves: fn() -> bool,
@@ -500,39 +500,6 @@ impl Coordinator<'_> {
     }
 }
 
-fn make_plan(folder: &JobFolder, order: &RunOrder, watch: &Watch) -> Result<Planned, Fault> {
-    let (names, first, before, before_s) = match &order.earlier {
-        Some(of) => (of.names.clone(), of.next, of.count, of.predicted_s),
-        None => (HashSet::new(), 0, 0, 0.0),
-    };
-    let mut sink = Written::new(folder, names)?;
-    let of = PlanOrder {
-        sources: &folder.manifest.sources,
-        copying: &folder.manifest.copying,
-        cutting: order.cutting,
-        first,
-    };
-    let mut told_at = Tick(0);
-    let state = |planned: &Planned, is_complete: bool| PlanState {
-        planned: is_complete.then_some(before + planned.shards),
-        files: planned.files,
-        bytes: planned.bytes,
-        folders: planned.folders,
-        predicted_s: before_s + planned.total.seconds(),
-        unplanned: planned.unplanned.clone(),
-    };
-    let planned = walk(&of, &mut sink, watch, &mut |planned| {
-        if clock::now().since(told_at) > PLAN_TOLD_EVERY {
-            told_at = clock::now();
-            // The complete one counts.
-            let _ = folder.set_plan(&state(planned, false));
-        }
-    })?;
-    sink.finish()?;
-    folder.set_plan(&state(&planned, true))?;
-    Ok(planned)
-}
-
 fn ended(end: &End) -> Ended {
     match end {
         End::Code(code) => Ended::Code(*code),
@@ -560,7 +527,6 @@ fn left_because(decision: Decision) -> Option<&'static str> {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-const PLAN_TOLD_EVERY: Nanos = Nanos::from_millis(500);
 /// Slurm kills what does not end after 30 seconds.
 const ENDS_WITHIN: Nanos = Nanos::from_millis(40_000);
 /// Workers stop within five seconds; a queue may take longer to ask them.

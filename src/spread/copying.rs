@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::destination::far::Far;
 use super::destination::{Destination, DestinationFolder, Name, Spot};
+use super::far::{FarEnd, Tries};
 use super::ranges::{Pace, Progress, assemble, copy_range};
 use super::records::{Copying, Shard, below};
 use super::staged_file::StagedFile;
@@ -20,7 +21,7 @@ use analysis::shards::given;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
-use base::job::{Job, Listed, Location, Notice, Outcome, Remote};
+use base::job::{Job, Listed, Location, Notice, Outcome};
 use base::settings::{Direct, EngineChoice, Fsync, Links, Settings};
 use base::units::{Nanos, Rate, Tick};
 use mover::io::clock;
@@ -86,12 +87,12 @@ pub(super) struct ShardOrder {
     pub times: LeaseTimes,
     /// Of all copies of the worker.
     pub pace: Arc<Pace>,
-    /// Far hosts that see the staging folder, in the order in which they are tried, and how.
-    pub far: Option<(Vec<String>, Remote)>,
+    /// Far hosts that see the staging folder, or the source.
+    pub far: Option<Tries>,
 }
 
 impl ShardOrder {
-    /// The staging folder; each try to copy to a far host has a folder of its own in it.
+    /// The staging folder; each try at a far host has a folder of its own in it.
     fn staging(&self, copied_by: Option<usize>) -> PathBuf {
         let attempt = self.place.staging().join(&self.attempt);
         copied_by.map_or(attempt.clone(), |number| attempt.join(number.to_string()))
@@ -131,8 +132,8 @@ impl ShardCopy {
         ShardCopy { watch, progress, unbegun: unbegun.clone(), began: *began }
     }
 
-    /// It begins with some files at a time; what it has not begun with may be taken away. To a far
-    /// host it begins with all of them, as each beginning is a login there.
+    /// It begins with some files at a time; what it has not begun with may be taken away. With a
+    /// far host it begins with all of them, as each beginning is a login there.
     fn all_files(&self, order: &ShardOrder, tell: &Sender<Told>) -> Result<Waits, Fault> {
         let (mut waits, mut last) = (Waits::default(), None);
         loop {
@@ -197,33 +198,33 @@ fn copy_some(
     (watch, progress): (&Mutex<Weak<Watch>>, &Progress),
     tell: &Sender<Told>,
 ) -> Result<Waits, Fault> {
-    at_a_host(order, progress, tell, &mut |to| {
-        copy_to(order, &mut left, to, (watch, progress), tell)
+    at_a_host(order, progress, tell, &mut |at| {
+        copy_at(order, &mut left, at, (watch, progress), tell)
     })
 }
 
-/// Where a try to copy goes: here, or to a far host, and then into which of its folders.
+/// At which far host a try to copy is, if at one, and then into which of its folders it goes.
 #[derive(Clone, Copy, Debug)]
-struct To<'a> {
+struct Try<'a> {
     host: Option<&'a String>,
     copied_by: Option<usize>,
 }
 
-/// What is copied here, or at one far host after the other where one is lost. Each try has a folder
-/// of its own: what the far side of a lost one still writes is then in no other's file.
+/// What is copied here, or with one far host after the other where one is lost. Each try has a
+/// folder of its own: what the far side of a lost one still writes is then in no other's file.
 fn at_a_host<T>(
     order: &ShardOrder,
     progress: &Progress,
     tell: &Sender<Told>,
-    copy: &mut dyn FnMut(To<'_>) -> Result<T, Fault>,
+    copy: &mut dyn FnMut(Try<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let tries: Vec<Option<&String>> = match &order.far {
-        Some((hosts, _)) => hosts.iter().map(Some).collect(),
+        Some(tries) => tries.hosts.iter().map(Some).collect(),
         None => vec![None],
     };
     let count = tries.len();
     for (number, host) in tries.into_iter().enumerate() {
-        match copy(To { host, copied_by: host.map(|_| number) }) {
+        match copy(Try { host, copied_by: host.map(|_| number) }) {
             Err(fault) if fault.class == Class::Unreachable => {
                 let lost = host.cloned().map(|host| Told::LostHost(host, fault.clone()));
                 lost.into_iter().for_each(|lost| drop(tell.send(lost)));
@@ -234,13 +235,13 @@ fn at_a_host<T>(
             ended => return ended,
         }
     }
-    Err(Fault::new(Class::Unreachable, "there is no far host to copy to"))
+    Err(Fault::new(Class::Unreachable, "there is no far host to copy with"))
 }
 
-fn copy_to(
+fn copy_at(
     order: &ShardOrder,
     left: &mut BTreeMap<Vec<u8>, u64>,
-    to: To<'_>,
+    at: Try<'_>,
     (watched, progress): (&Mutex<Weak<Watch>>, &Progress),
     tell: &Sender<Told>,
 ) -> Result<Waits, Fault> {
@@ -254,10 +255,10 @@ fn copy_to(
     let (names, items) = (left.clone(), Mutex::new(std::mem::take(left)));
     let over = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
-        let (source, copied_by) = (&order.source, to.copied_by);
+        let (source, copied_by) = (&order.source, at.copied_by);
         let hearing = Hearing { items: &items, source, over: &over, copied_by };
         scope.spawn(move || hearing.hear(&heard, tell));
-        let ended = carry_out(order, &names, to, &watch);
+        let ended = carry_out(order, &names, at, &watch);
         over.store(true, Relaxed);
         {
             // At one moment, so that no byte is counted twice, or not.
@@ -271,7 +272,7 @@ fn copy_to(
     });
     *left = items.into_inner().unwrap_or_else(PoisonError::into_inner);
     if ended.is_ok() && !left.is_empty() {
-        let (items, copied_by) = (left.values().copied().collect(), to.copied_by);
+        let (items, copied_by) = (left.values().copied().collect(), at.copied_by);
         let _ = tell.send(Told::Unsaid { items, copied_by });
     }
     ended
@@ -279,7 +280,7 @@ fn copy_to(
 
 /// Copies a range, or puts a file together.
 fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
-    let done = at_a_host(order, progress, tell, &mut |To { host, copied_by }| {
+    let done = at_a_host(order, progress, tell, &mut |Try { host, copied_by }| {
         let staged = order.staged(copied_by);
         let (bytes, (digest, waits)) = match (&order.shard.range, &order.shard.whole) {
             (Some(range), _) => {
@@ -293,7 +294,7 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
             (None, Some(whole)) => {
                 let digests = order.digests.clone().unwrap_or(Ok(Vec::new()))?;
                 let mut destination = match (host, &order.far) {
-                    (Some(host), Some((_, remote))) => {
+                    (Some(host), Some(Tries { end: FarEnd::Destination, remote, .. })) => {
                         Destination::Far(Box::new(Far::alone(order.place.clone(), host, remote)))
                     }
                     _ => Destination::Here(order.place.clone()),
@@ -332,7 +333,7 @@ fn range_to(
     let name = order.items.keys().next().map(Vec::as_slice).unwrap_or_default();
     let path = order.place.path(staged);
     let to = match (host, &order.far) {
-        (Some(host), Some((_, remote))) => {
+        (Some(host), Some(Tries { end: FarEnd::Destination, remote, .. })) => {
             StagedFile::far((host, &path), order.copying.streams, remote, &progress.stop)?
         }
         _ => StagedFile::here(&path)?,
@@ -343,7 +344,7 @@ fn range_to(
 fn carry_out(
     order: &ShardOrder,
     names: &BTreeMap<Vec<u8>, u64>,
-    to: To<'_>,
+    at: Try<'_>,
     watch: &Arc<Watch>,
 ) -> Result<Waits, Fault> {
     let fault = |why| Fault::system("keep the list of names in a temporary file", &why);
@@ -353,21 +354,26 @@ fn carry_out(
     }
     list.flush().map_err(fault)?;
     let name = names.keys().next().map(Vec::as_slice).unwrap_or_default();
-    let target = order.staging(to.copied_by);
+    let target = order.staging(at.copied_by);
     let (source, listed) = match order.is_single {
         true => (below(&order.source, name), None),
         false => {
             (order.source.clone(), Some(Listed { file: list.path().to_path_buf(), nul: true }))
         }
     };
+    let (source_host, target_host) = match order.far.as_ref().map(|tries| tries.end) {
+        Some(FarEnd::Source) => (at.host.cloned(), None),
+        Some(FarEnd::Destination) => (None, at.host.cloned()),
+        None => (None, None),
+    };
     let job = Job {
         sources: vec![Location::Path(source)],
-        source_host: None,
+        source_host,
         target: Location::Path(target),
-        target_host: to.host.cloned(),
+        target_host,
         settings: settings(&order.copying),
         listed,
-        remote: order.far.as_ref().map(|(_, remote)| remote.clone()).unwrap_or_default(),
+        remote: order.far.as_ref().map(|tries| tries.remote.clone()).unwrap_or_default(),
     };
     remote::copy::run(&job, watch).map(|outcome| waits(&outcome))
 }

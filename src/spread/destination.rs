@@ -5,13 +5,13 @@
 pub mod far;
 pub(super) mod here;
 mod joining;
-pub mod serving;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use self::far::Far;
+use super::far::Hosts;
 use super::folder::{JobFolder, holder_of};
 use super::records::{below, bytes_of, text_of};
 use analysis::shards::names;
@@ -273,11 +273,16 @@ impl Destination {
         }
     }
 
+    /// The far hosts that see it, where this process does not.
+    pub fn hosts(&mut self) -> Option<&mut Hosts> {
+        self.far().map(|far| &mut far.hosts)
+    }
+
     /// The far host that is used now.
     pub fn host(&self) -> Option<&str> {
         match self {
             Destination::Here(_) => None,
-            Destination::Far(far) => Some(far.host()),
+            Destination::Far(far) => Some(far.hosts.host()),
         }
     }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::destination::{Destination, Reply, Step};
 use super::records::{Control, FORMAT, Manifest, PlanState, Shard, bytes_of, path_of};
+use super::source::Source;
 use analysis::shards::given::Turns;
 use analysis::shards::{Held, names};
 use base::fault::{Class, Fault};
@@ -194,8 +195,12 @@ impl JobFolder {
     }
 
     /// Whether the folder and the destination that this process sees are those of the job, and not
-    /// others of the same name on this node.
-    pub fn check_shared(&self, destination: &mut Destination) -> Result<(), Fault> {
+    /// others of the same name on this node, and whether it sees the sources.
+    pub fn check_shared(
+        &self,
+        destination: &mut Destination,
+        source: &mut Source,
+    ) -> Result<(), Fault> {
         let here = hostname();
         let other = |what: &str, folder: &Path| {
             Fault::usage(format!(
@@ -211,14 +216,9 @@ impl JobFolder {
         if destination.ask(&Step::IsTaken)? != Reply::Yes {
             return Err(other("destination", &destination.place().staging()));
         }
-        for number in 0..self.manifest.sources.len() {
-            let source = self.source(number)?;
-            if let Err(why) = fs::metadata(&source) {
-                let fault = Fault::io("open the source", &source, &why);
-                return Err(Fault { text: format!("{fault}, on {here}"), ..fault });
-            }
-        }
-        Ok(())
+        let sources = (0..self.manifest.sources.len()).map(|number| self.source(number));
+        let sources: Vec<PathBuf> = sources.collect::<Result<_, Fault>>()?;
+        source.check(&sources)
     }
 
     pub fn control(&self) -> Result<Control, Fault> {

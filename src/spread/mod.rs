@@ -7,6 +7,7 @@ mod copying;
 pub mod destination;
 pub mod ending;
 mod events;
+pub mod far;
 pub mod folder;
 mod giving;
 pub mod history;
@@ -16,6 +17,7 @@ pub mod planning;
 mod ranges;
 mod rebuilding;
 pub mod records;
+pub mod source;
 mod staged_file;
 mod storage;
 pub mod submitted;
@@ -25,20 +27,21 @@ pub mod work;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::destination::far::{Far, News};
+use self::destination::far::Far;
 use self::destination::{Destination, DestinationFolder, Name, Reply, Step, strange};
+use self::far::{Hosts, News};
 use self::folder::{JobFolder, random_hex};
 use self::launcher::Launcher;
 use self::launcher::local::Local;
 use self::launcher::slurm::{Request, Slurm};
 use self::launcher::ssh::Ssh;
-use self::records::{Copying, FORMAT, FarHosts, Manifest, SourceRoot, text_of, text_of_path};
+use self::records::{Copying, FORMAT, FarHosts, Manifest, SourceRoot, text_of_path};
+use self::source::Source;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::plan::{Cost, Cutting};
 use analysis::shards::start::Start;
 use base::fault::Fault;
 use mover::io::clock;
-use mover::pump::source::walk::means_contents;
 
 pub use self::rebuilding::resumed;
 
@@ -115,7 +118,9 @@ pub struct SpreadOrder {
     pub target: PathBuf,
     /// The hosts that see the target, where the nodes do not.
     pub far: Option<FarHosts>,
-    /// The command of ssh, for them.
+    /// The hosts that see the sources, where the nodes do not.
+    pub far_source: Option<FarHosts>,
+    /// The command of ssh, for either.
     pub ssh: Option<Vec<String>>,
     /// `None` for a new folder in the current one.
     pub job: Option<PathBuf>,
@@ -130,7 +135,8 @@ pub struct SpreadOrder {
 
 /// Makes the job folder, and takes the destination. With what is to be told of far hosts.
 pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
-    let sources = sources(&order.sources)?;
+    let mut source = Source::new(order.far_source.as_ref(), "", order.ssh.as_deref());
+    let sources = source.find(&order.sources)?;
     let mut place = DestinationFolder {
         folder: Name::from(&*order.target),
         id: random_hex(8)?,
@@ -149,7 +155,7 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
     };
     place.folder = destination;
     let destination = place.destination();
-    if order.far.is_none() {
+    if order.far.is_none() && order.far_source.is_none() {
         sources.iter().try_for_each(|source| refuse_inside(&destination, source))?;
     }
     at.move_to(place.clone());
@@ -165,6 +171,7 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         sources,
         destination: text_of_path(&destination),
         far: order.far.clone(),
+        far_source: order.far_source.clone(),
         destination_was_empty: was_empty,
         copying: order.copying.clone(),
         times: order.times,
@@ -175,7 +182,7 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         began_unix_s: clock::unix().as_secs(),
     };
     let folder = JobFolder::create(&job, &manifest, &mut at)?;
-    Ok((folder, at.far().map(|far| far.news()).unwrap_or_default()))
+    Ok((folder, [at.hosts(), source.hosts()].into_iter().flatten().flat_map(Hosts::news).collect()))
 }
 
 /// How ssh logs in is in no file of a job: others may read those.
@@ -192,32 +199,6 @@ fn without_ssh(words: &[String]) -> Vec<String> {
     kept
 }
 
-/// The folders below which names are copied.
-pub fn sources(typed: &[PathBuf]) -> Result<Vec<SourceRoot>, Fault> {
-    typed.iter().map(|path| source(path)).collect()
-}
-
-fn source(path: &Path) -> Result<SourceRoot, Fault> {
-    let real = canonical(path)?;
-    let found = fs::metadata(&real).map_err(|why| Fault::io("open", path, &why))?;
-    let typed = path.file_name().or(real.file_name()).unwrap_or_default();
-    if found.is_dir() {
-        let prefix = match means_contents(path) {
-            true => String::new(),
-            false => format!("{}/", text_of(typed.as_encoded_bytes())),
-        };
-        return Ok(SourceRoot { folder: text_of_path(&real), prefix, only: None });
-    }
-    if !found.is_file() {
-        return Err(Fault::usage(format!("'{}' is no file and no folder", path.display())));
-    }
-    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
-        return Err(Fault::usage(format!("'{}' has no folder", path.display())));
-    };
-    let only = Some(text_of(name.as_encoded_bytes()));
-    Ok(SourceRoot { folder: text_of_path(folder), prefix: String::new(), only })
-}
-
 fn refuse_inside(destination: &Path, source: &SourceRoot) -> Result<(), Fault> {
     let folder = records::path_of(&source.folder).unwrap_or_default();
     match source.only.is_none() && destination.starts_with(&folder) {
@@ -228,10 +209,6 @@ fn refuse_inside(destination: &Path, source: &SourceRoot) -> Result<(), Fault> {
         ))),
         false => Ok(()),
     }
-}
-
-fn canonical(path: &Path) -> Result<PathBuf, Fault> {
-    path.canonicalize().map_err(|why| Fault::io("find", path, &why))
 }
 
 /// The first of `spread-1`, `spread-2` that is not there.
@@ -278,21 +255,5 @@ mod tests {
         assert_eq!(kept("datapump spread --ssh mine -r a b:c"), "datapump spread -r a b:c");
         assert_eq!(kept("datapump spread a b:c --ssh=mine"), "datapump spread a b:c");
         assert_eq!(kept("datapump spread a b:c --ssh"), "datapump spread a b:c");
-    }
-
-    #[test]
-    fn a_slash_means_the_contents() {
-        let scratch = tempfile::tempdir().unwrap();
-        let folder = scratch.path().join("a b");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("f"), "x").unwrap();
-        let of = |path: PathBuf| {
-            let root = source(&path).unwrap();
-            (root.prefix, root.only)
-        };
-        assert_eq!(of(folder.clone()), ("a b/".into(), None));
-        assert_eq!(of(folder.join("")), (String::new(), None));
-        assert_eq!(of(folder.join("f")), (String::new(), Some("f".into())));
-        assert!(source(&folder.join("nothing")).is_err());
     }
 }

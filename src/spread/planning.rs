@@ -6,21 +6,21 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::coordinator::{Earlier, RunOrder};
+use super::far::{Hosts, News};
 use super::folder::{JobFolder, Part, named, replace};
+use super::rebuilding::planned_so_far;
 use super::records::{
-    Copying, Failed, Range, Shard, SourceRoot, Whole, below, bytes_of, path_of, text_of,
+    Copying, Failed, PlanState, Range, Shard, SourceRoot, Whole, below, bytes_of,
 };
+use super::source::{Seen, SeenKind, Sighting, Source};
 use analysis::shards::given::PLANNED_MAX;
 use analysis::shards::names;
 use analysis::shards::plan::{self, Batch, Cost, Cutter, Cutting};
-use base::fault::Fault;
-use base::job::Location;
-use base::settings::{Links, Settings};
-use base::units::Nanos;
-use mover::io::reach::Reach;
-use mover::pump::source::walk::{Sources, WalkEvent};
+use base::fault::{Class, Fault};
+use base::units::{Nanos, Tick};
+use mover::io::clock;
 use mover::pump::watch::Watch;
-use mover::wire::manifest::{Entry, EntryKind};
 
 /// What a plan came to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -148,11 +148,11 @@ pub struct PlanOrder<'a> {
 /// Walks the sources. `tell` is told how far it is, and the walk ends when `watch` is stopped.
 pub fn walk(
     order: &PlanOrder<'_>,
+    source: &mut Source,
     sink: &mut dyn PlanSink,
     watch: &Watch,
     tell: &mut dyn FnMut(&Planned),
 ) -> Result<Planned, Fault> {
-    let settings = settings(order.copying);
     let mut planner = Planner {
         sink,
         tell,
@@ -164,50 +164,16 @@ pub fn walk(
         source: 0,
         prefix: Vec::new(),
         planned: Planned::default(),
-        stopped_by: None,
     };
     for (number, root) in order.sources.iter().enumerate() {
         planner.source = number;
         planner.prefix = bytes_of(&root.prefix).unwrap_or_default();
-        let sources = Sources::look(&[Location::Path(walked(root))], true, &Reach::Host)?;
-        sources.choose(&settings)?.walk(&settings, &mut |event| {
-            if watch.stopping() {
-                planner.stopped_by = Some(Fault::interrupted());
-            } else if planner.stopped_by.is_none() {
-                planner.stopped_by = planner.see(event).err();
-            }
-            planner.stopped_by.is_none()
-        });
-        if planner.stopped_by.is_none()
-            && let Some(rest) = planner.cutter.rest()
-        {
-            planner.stopped_by = planner.write(rest).err();
-        }
-        if let Some(fault) = planner.stopped_by {
-            return Err(fault);
+        source.walk(root, order.copying, watch, &mut |sighting| planner.see(sighting))?;
+        if let Some(rest) = planner.cutter.rest() {
+            planner.write(rest)?;
         }
     }
     Ok(planner.planned)
-}
-
-/// The path of a source, so that its names are below it.
-fn walked(root: &SourceRoot) -> PathBuf {
-    let folder = path_of(&root.folder).unwrap_or_default();
-    match root.only.as_deref().and_then(path_of) {
-        Some(only) => folder.join(only),
-        None => folder.join(""),
-    }
-}
-
-fn settings(copying: &Copying) -> Settings {
-    Settings {
-        recursive: true,
-        links: copying.links().unwrap_or(Links::Copy),
-        filters: copying.filters.clone(),
-        min_size: copying.min_size,
-        max_size: copying.max_size,
-        ..Settings::default()
-    }
 }
 
 struct Planner<'a> {
@@ -221,60 +187,54 @@ struct Planner<'a> {
     source: usize,
     prefix: Vec<u8>,
     planned: Planned,
-    stopped_by: Option<Fault>,
 }
 
 impl Planner<'_> {
-    fn see(&mut self, event: WalkEvent) -> Result<(), Fault> {
-        match event {
-            WalkEvent::Chunk(found) => {
-                for found in found {
-                    self.entry(found.entry)?;
+    fn see(&mut self, sighting: Sighting) -> Result<(), Fault> {
+        match sighting {
+            Sighting::Entries(entries) => {
+                for entry in entries {
+                    self.entry(entry)?;
                 }
                 (self.tell)(&self.planned);
             }
-            WalkEvent::Unoffered { path, fault } => {
+            Sighting::Failed(failed) => {
                 if self.planned.unplanned.len() < UNPLANNED_KEPT {
-                    let (name, code) = (text_of(&path), fault.class.exit_code());
-                    self.planned.unplanned.push(Failed { name, code, why: fault.text });
+                    self.planned.unplanned.push(failed);
                 }
             }
-            WalkEvent::Skipped(text) => {
+            Sighting::Skipped(text) => {
                 if self.planned.warnings.len() < UNPLANNED_KEPT {
                     self.planned.warnings.push(text);
                 }
             }
-            WalkEvent::Present(_) | WalkEvent::Excluded(_) => {}
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry) -> Result<(), Fault> {
+    fn entry(&mut self, entry: Seen) -> Result<(), Fault> {
         match entry.kind {
-            EntryKind::File | EntryKind::Link => {
+            SeenKind::File | SeenKind::Link => {
                 self.planned.files += 1;
                 self.planned.bytes += entry.size;
-                if self.sink.has(self.source, &entry.path) {
+                if self.sink.has(self.source, &entry.name.0) {
                     return Ok(());
                 }
                 let size = entry.size;
-                let is_file = entry.kind == EntryKind::File;
+                let is_file = entry.kind == SeenKind::File;
                 if let Some(cuts) = plan::ranges(size, &self.cutting).filter(|_| is_file) {
                     return self.write_ranges(&entry, &cuts);
                 }
-                match self.cutter.add(entry.path, size) {
+                match self.cutter.add(entry.name.0, size) {
                     Some(full) => self.write(full),
                     None => Ok(()),
                 }
             }
-            EntryKind::Leave => {
+            SeenKind::Folder => {
                 self.planned.folders += 1;
-                let path = [&self.prefix[..], &entry.path].concat();
+                let path = [&self.prefix[..], &entry.name.0].concat();
                 let path = path.strip_suffix(b"/").unwrap_or(&path);
-                self.sink.folder(path, entry.mode, (entry.mtime_seconds, entry.mtime_nanos))
-            }
-            EntryKind::Directory | EntryKind::HardLink | EntryKind::Stretch | EntryKind::Pipe => {
-                Ok(())
+                self.sink.folder(path, entry.mode, (entry.mtime_s, entry.mtime_ns))
             }
         }
     }
@@ -313,9 +273,9 @@ impl Planner<'_> {
     }
 
     /// Each range is a shard, and so is putting them together.
-    fn write_ranges(&mut self, entry: &Entry, ranges: &[plan::Range]) -> Result<(), Fault> {
-        let names = [entry.path.clone()];
-        let (mtime_s, mtime_ns, size) = (entry.mtime_seconds, entry.mtime_nanos, entry.size);
+    fn write_ranges(&mut self, entry: &Seen, ranges: &[plan::Range]) -> Result<(), Fault> {
+        let names = [entry.name.0.clone()];
+        let Seen { mtime_s, mtime_ns, size, mode, .. } = *entry;
         let base = Shard {
             shard: self.next,
             source: self.source,
@@ -339,11 +299,82 @@ impl Planner<'_> {
             parts.push(shard.shard);
             self.give(&shard, &names)?;
         }
-        let mode = self.preserve.then_some(entry.mode);
+        let mode = self.preserve.then_some(mode);
         let whole = Some(Whole { parts, size, mtime_s, mtime_ns, mode });
         let predicted_ns = self.cost.of(1, 0).0;
         self.give(&Shard { shard: self.next, predicted_ns, whole, ..base }, &names)
     }
+}
+
+/// Makes the plan. Where the far host that walks the source is lost, the next one begins the walk
+/// anew, and what is planned by then stays.
+pub(super) fn make_plan(
+    folder: &JobFolder,
+    order: &RunOrder,
+    watch: &Watch,
+) -> Result<Planned, Fault> {
+    let mut source = Source::of(folder, "", order.ssh.as_deref());
+    let mut left = source.hosts().map_or(0, |hosts| hosts.count());
+    let (mut earlier, mut lost) = (None, Vec::new());
+    loop {
+        let of = earlier.as_ref().or(order.earlier.as_ref());
+        let fault = match plan_once(folder, order, (&mut source, of), watch) {
+            Ok(mut planned) => {
+                planned.warnings.extend(lost);
+                return Ok(planned);
+            }
+            Err(fault) if fault.class == Class::Unreachable => fault,
+            Err(fault) => return Err(fault),
+        };
+        let news = source.hosts().map(Hosts::news).unwrap_or_default();
+        let is_refused = |one: &&News| matches!(one, News::Refused(..));
+        left = left.saturating_sub(news.iter().filter(is_refused).count());
+        if left == 0 || watch.stopping() {
+            let job = folder.path().display();
+            let text = format!("{fault}: 'datapump spread resume {job}' continues");
+            return Err(Fault { text, ..fault });
+        }
+        lost.push(format!("the walk of the source begins anew: {fault}"));
+        earlier = Some(planned_so_far(folder)?);
+    }
+}
+
+fn plan_once(
+    folder: &JobFolder,
+    order: &RunOrder,
+    (source, earlier): (&mut Source, Option<&Earlier>),
+    watch: &Watch,
+) -> Result<Planned, Fault> {
+    let (names, first, before, before_s) = match earlier {
+        Some(of) => (of.names.clone(), of.next, of.count, of.predicted_s),
+        None => (HashSet::new(), 0, 0, 0.0),
+    };
+    let mut sink = Written::new(folder, names)?;
+    let of = PlanOrder {
+        sources: &folder.manifest.sources,
+        copying: &folder.manifest.copying,
+        cutting: order.cutting,
+        first,
+    };
+    let mut told_at = Tick(0);
+    let state = |planned: &Planned, is_complete: bool| PlanState {
+        planned: is_complete.then_some(before + planned.shards),
+        files: planned.files,
+        bytes: planned.bytes,
+        folders: planned.folders,
+        predicted_s: before_s + planned.total.seconds(),
+        unplanned: planned.unplanned.clone(),
+    };
+    let planned = walk(&of, source, &mut sink, watch, &mut |planned| {
+        if clock::now().since(told_at) > PLAN_TOLD_EVERY {
+            told_at = clock::now();
+            // The complete one counts.
+            let _ = folder.set_plan(&state(planned, false));
+        }
+    })?;
+    sink.finish()?;
+    folder.set_plan(&state(&planned, true))?;
+    Ok(planned)
 }
 
 /// Takes the name, mode and time of a folder.
@@ -376,6 +407,7 @@ pub fn each_folder(job: &Path, take: &mut TakeFolder<'_>) -> Result<(), Fault> {
     }
 }
 
+const PLAN_TOLD_EVERY: Nanos = Nanos::from_millis(500);
 const FOLDERS: &str = "folders";
 /// Names that are listed; all of them are counted.
 const UNPLANNED_KEPT: usize = 1000;

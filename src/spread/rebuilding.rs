@@ -227,10 +227,24 @@ fn shard_of(name: &str) -> Option<u32> {
 /// Where every shard has one name.
 const NAMED: [Part; 4] = [Part::Open, Part::Claims, Part::Done, Part::Waiting];
 
+/// What a plan that ended early has given to workers.
+pub(super) fn planned_so_far(folder: &JobFolder) -> Result<Earlier, Fault> {
+    let mut shards = BTreeMap::new();
+    for number in numbers(folder, Part::Shards)? {
+        let predicted_s = folder.shard_head(number)?.predicted_ns as f64 / 1e9;
+        shards.insert(number, predicted_s);
+    }
+    earlier(folder, &shards)
+}
+
 fn earlier(folder: &JobFolder, shards: &BTreeMap<u32, f64>) -> Result<Earlier, Fault> {
     let mut hashes = HashSet::new();
     for shard in shards.keys() {
         let (header, names) = folder.shard(*shard)?;
+        // A plan that ended among the ranges of a file has nothing that puts them together.
+        if header.range.is_some() {
+            continue;
+        }
         hashes.extend(names.iter().map(|name| hash_of(header.source, name)));
     }
     // Numbers are never used again, also those of shards that were set aside.

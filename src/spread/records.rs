@@ -28,6 +28,9 @@ pub struct Manifest {
     /// The hosts that see the destination, where the nodes do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarHosts>,
+    /// The hosts that see the sources, where the nodes do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far_source: Option<FarHosts>,
     /// Nothing was at the destination when the job was planned.
     pub destination_was_empty: bool,
     pub copying: Copying,
@@ -42,8 +45,8 @@ pub struct Manifest {
     pub began_unix_s: u64,
 }
 
-/// Hosts that all see the destination under the same path. How ssh logs in there is not kept here:
-/// that is what each node's own configuration says.
+/// Hosts that all see an end of the job under the same path. How ssh logs in there is not kept
+/// here: that is what each node's own configuration says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarHosts {
     /// `[USER@]HOST`, as ssh takes it.
@@ -217,7 +220,7 @@ pub struct ShardDone {
     pub attempt: u32,
     pub worker: String,
     pub host: String,
-    /// The far host that it was committed at.
+    /// The far host that it was committed at, or that its source was read at last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<String>,
     pub files: u64,

@@ -11,11 +11,13 @@ use serde::Serialize;
 
 use super::destination::{Destination, Found, Linked, Name, Reply, Spot, Step, here, strange};
 use super::ending::{Line, each_line};
+use super::far::Hosts;
 use super::folder::{JobFolder, Part, read_json, replace};
 use super::ledgers::Noted;
 use super::records::{
     Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, text_of,
 };
+use super::source::Source;
 use analysis::shards::given::{self, Turns};
 use analysis::shards::names;
 use analysis::shards::overview::Waits;
@@ -28,6 +30,7 @@ use base::fault::{Class, Fault};
 pub(super) struct Storage {
     pub(super) folder: JobFolder,
     pub(super) destination: Destination,
+    pub(super) source: Source,
     /// The name of this process among workers.
     pub(super) me: String,
     pub(super) host: String,
@@ -113,10 +116,24 @@ impl ShardWork {
 }
 
 impl Storage {
-    pub(super) fn new(folder: JobFolder, destination: Destination, me: &str) -> Storage {
+    pub(super) fn new(
+        folder: JobFolder,
+        (source, destination): (Source, Destination),
+        me: &str,
+    ) -> Storage {
         let (me, host) = (me.to_string(), super::folder::hostname());
         let (work, had_staging, trouble) = (None, BTreeSet::new(), None);
-        Storage { folder, destination, me, host, work, had_staging, trouble }
+        Storage { folder, destination, source, me, host, work, had_staging, trouble }
+    }
+
+    /// The far hosts that see one of the ends, where this process does not.
+    pub(super) fn hosts(&mut self) -> Option<&mut Hosts> {
+        self.destination.hosts().or(self.source.hosts())
+    }
+
+    /// The far host that is used now.
+    pub(super) fn far_host(&self) -> Option<&str> {
+        self.destination.host().or(self.source.host())
     }
 
     /// A failed call, as the worker is told of it.
@@ -324,7 +341,7 @@ impl Storage {
     }
 
     pub(super) fn make_staging(&mut self, claim: Claim) -> Result<Answer, Fault> {
-        let tries = self.destination.far().map_or(0, |far| far.hosts().len());
+        let tries = self.hosts().map_or(0, |hosts| hosts.count());
         let attempt = names::of_attempt(claim);
         match self.destination.ask(&Step::MakeStaging { attempt, tries })? {
             Reply::Done => Ok(Answer::Done),
@@ -361,6 +378,8 @@ impl Storage {
             known.extend(of_job.map(|committed| (item, committed.clone())));
         }
         let found = look(&mut self.destination, &looked_at)?;
+        let others = found.iter().filter(|(item, _)| skips && !known.contains_key(item));
+        let unchanged = unchanged(&mut self.source, work, others)?;
         for item in work.surveyed as u64..until as u64 {
             let name = work.names[item as usize].clone();
             if work.given.contains(&name) {
@@ -369,9 +388,7 @@ impl Storage {
             match (found.get(&item), known.remove(&item)) {
                 (None, _) => drop(work.left.insert(name, item)),
                 (Some(_), Some(committed)) => drop(work.committed.insert(item, committed)),
-                (Some(found), None) if skips && is_unchanged(work, &name, found) => {
-                    work.kept += 1;
-                }
+                (Some(_), None) if unchanged.contains(&item) => work.kept += 1,
                 (Some(_), None) => {
                     let shown = work.final_spot(item).map(|spot| self.destination.shown(&spot));
                     work.failed.insert(item, exists(&name, &shown.unwrap_or_default()));
@@ -454,6 +471,7 @@ impl Storage {
 
     /// New names are synced some folders at a time; then the receipt is written.
     pub(super) fn receipt(&mut self, now_s: f64) -> Result<Answer, Fault> {
+        let far = self.far_host().map(str::to_string);
         let Some(work) = &mut self.work else { return Ok(Answer::Done) };
         let some: Vec<Spot> = work.unsynced.iter().take(SYNCED_AT_ONCE).cloned().collect();
         if !some.is_empty() {
@@ -469,7 +487,7 @@ impl Storage {
             attempt: work.claim.attempt,
             worker: self.me.clone(),
             host: self.host.clone(),
-            far: self.destination.host().map(str::to_string),
+            far,
             // A range is no file; what failed of it is told by the shard of the whole.
             files: if work.shard.range.is_some() { 0 } else { files },
             bytes: if work.shard.whole.is_some() { 0 } else { bytes },
@@ -547,9 +565,19 @@ fn digest_there(at: &mut Destination, spot: &Spot) -> Result<Option<String>, Fau
     }
 }
 
-/// A destination file of the same size and time as its source.
-fn is_unchanged(work: &ShardWork, name: &[u8], found: &Found) -> bool {
-    fs::symlink_metadata(below(&work.source, name)).is_ok_and(|source| Found::of(&source) == *found)
+/// Those items whose destination file has the same size and time as its source.
+fn unchanged<'a>(
+    source: &mut Source,
+    work: &ShardWork,
+    found: impl Iterator<Item = (&'a u64, &'a Found)>,
+) -> Result<BTreeSet<u64>, Fault> {
+    let (items, found): (Vec<u64>, Vec<&Found>) = found.map(|(item, found)| (*item, found)).unzip();
+    let names = items.iter().filter_map(|item| work.names.get(*item as usize));
+    let paths: Vec<PathBuf> = names.map(|name| below(&work.source, name)).collect();
+    let same = items.into_iter().zip(source.look(&paths)?).zip(found);
+    Ok(same
+        .filter_map(|((item, at_source), found)| (at_source? == *found).then_some(item))
+        .collect())
 }
 
 fn exists(name: &[u8], shown: &str) -> Failed {

@@ -287,6 +287,7 @@ impl View {
             limit_bytes_per_s: limit,
             slow: slow_but_for_the_limit(&times, &workers),
             workers,
+            is_source_far: folder.manifest.far_source.is_some(),
             routes: self.routes(),
             queue: self.queue.clone(),
             lease_s: folder.manifest.times.lease().seconds(),
@@ -297,7 +298,7 @@ impl View {
 }
 
 impl View {
-    /// What went from which node to which far host.
+    /// What went between which node and which far host.
     fn routes(&self) -> Vec<RouteView> {
         let mut routes: BTreeMap<(&str, &str), RouteView> = BTreeMap::new();
         for done in self.done.values() {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::copying::{ShardCopy, ShardOrder, Told};
 use super::destination::Destination;
-use super::destination::far::{Far, News};
 use super::events::Events;
+use super::far::{Hosts, News};
 use super::folder::{JobFolder, random_hex};
 use super::ranges::Pace;
 use super::records::{Beat, Committed, Failed, WorkerDoes, text_of};
+use super::source::Source;
 use super::storage::{ShardWork, Staged, Storage};
 use analysis::shards::given::Demand;
 use analysis::shards::overview::Waits;
@@ -53,7 +54,8 @@ pub fn work(
     watch: &Watch,
 ) -> Result<(), Fault> {
     let mut destination = Destination::of(&folder, name, ssh);
-    folder.check_shared(&mut destination)?;
+    let mut source = Source::of(&folder, name, ssh);
+    folder.check_shared(&mut destination, &mut source)?;
     let me = format!("{name}-{}", random_hex(4)?);
     let times = folder.manifest.times;
     let rank = Rank::new(name, folder.manifest.workers);
@@ -61,7 +63,7 @@ pub fn work(
     let (tell, told) = mpsc::channel();
     let mut process = Process {
         events: Events::open(&folder, &me),
-        storage: Storage::new(folder, destination, &me),
+        storage: Storage::new(folder, (source, destination), &me),
         name: name.to_string(),
         copy: None,
         copied: None,
@@ -142,8 +144,8 @@ impl Process {
                     staged.extend(self.keep_unsaid(&items, copied_by));
                 }
                 Told::LostHost(host, fault) => {
-                    if let Some(far) = self.storage.destination.far() {
-                        far.leave_host(&host, &fault);
+                    if let Some(hosts) = self.storage.hosts() {
+                        hosts.leave_host(&host, &fault);
                     }
                     self.tell_far();
                 }
@@ -237,7 +239,7 @@ impl Process {
     /// Notes which far host is used, and which cannot be.
     fn tell_far(&mut self) {
         let claim = self.claim();
-        let news = self.storage.destination.far().map(Far::news).unwrap_or_default();
+        let news = self.storage.hosts().map(Hosts::news).unwrap_or_default();
         for one in news {
             match one {
                 News::LoggedIn(host) => self.events.note("logs in", claim, &host),
@@ -348,7 +350,7 @@ impl Process {
     fn start_copy(&mut self, claim: Claim) -> Answer {
         let attempt = names::of_attempt(claim);
         let place = self.storage.destination.place().clone();
-        let far = self.storage.destination.far().map(|far| (far.hosts(), far.remote().clone()));
+        let far = self.storage.hosts().map(|hosts| hosts.tries());
         let copying = self.storage.folder.manifest.copying.clone();
         let Some(work) = &self.storage.work else { return Answer::Trouble(Class::Local) };
         self.does = WorkerDoes::Copying;
@@ -433,7 +435,7 @@ impl Process {
             beat: number,
             name: self.name.clone(),
             host: self.storage.host.clone(),
-            far: self.storage.destination.host().map(str::to_string),
+            far: self.storage.far_host().map(str::to_string),
             pid: std::process::id(),
             state: if code.is_some() { WorkerDoes::Ended } else { self.does },
             shard: claim.map(|claim| claim.shard),

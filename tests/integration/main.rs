@@ -51,6 +51,7 @@ mod snapshots;
 mod soaker;
 mod spread;
 mod spread_far;
+mod spread_far_source;
 mod spread_slurm;
 mod start;
 mod stores;

@@ -280,7 +280,10 @@ fn bad_jobs_are_refused() {
         ("spread @/src/ @/src/f1 --job @/new", 2, "cannot be copied into itself"),
         ("spread @/src/ @/dst --job @/job", 2, "exists: name a new folder"),
         ("spread @/nothing @/dst2 --job @/new", 1, "cannot find"),
-        ("spread other:a @/dst2", 2, "is no folder that all nodes see"),
+        ("spread other:a far:@/dst2", 2, "are both on far hosts"),
+        ("spread @/src other:a @/dst2", 2, "make a job for each place"),
+        ("spread null:4G @/dst2", 2, "is no file and no folder"),
+        ("spread other:a @/dst2 --split-above 1G", 2, "is copied whole"),
         ("spread status @/plain", 2, "is no job folder"),
         ("spread status @/nowhere", 2, "there is no job folder"),
         ("spread resume @/job", 2, "any more: it is finished"),
@@ -318,6 +321,38 @@ fn a_folder_that_is_not_shared_is_seen() {
     fs::write(scene.path("copy/token"), "another").unwrap();
     let ran = scene.run("spread work @/copy --worker w");
     assert!(ran.code == 2 && ran.stderr.contains("is not that of the job"), "{ran}");
+}
+
+/// A coordinator that was killed among the ranges of a large file has not planned what puts them
+/// together: the file is planned again.
+#[test]
+fn a_file_that_is_planned_in_part_is_planned_again() {
+    let scene = Scene::new();
+    write_many(&scene.path("src"), 4, 1000);
+    write_file(&scene.path("src/large"), 9, 4 << 20);
+    // A worker copies one range, and then has nothing to spend for minutes.
+    let line = "spread @/src/ @/dst --on local:1 --job @/job --split-above 1M --rate 2kB --json";
+    let running = start(&scene, line);
+    let read = |name: &str| -> serde_json::Value {
+        let text = fs::read(scene.path("job").join(name)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    };
+    until("all is planned", || !read("plan.json")["planned"].is_null());
+    processes::send(running.pid(), Signal::INT);
+    let ended = running.end();
+    assert_eq!(ended.code, 130, "{ended}");
+    for (name, key) in [("plan.json", "/planned"), ("manifest.json", "/copying/bytes_per_second")] {
+        let mut value = read(name);
+        *value.pointer_mut(key).unwrap() = serde_json::Value::Null;
+        fs::write(scene.path("job").join(name), value.to_string()).unwrap();
+    }
+    let waiting = fs::read_dir(scene.path("job/waiting")).unwrap().next().unwrap().unwrap();
+    let name = waiting.file_name().into_string().unwrap();
+    fs::remove_file(scene.path("job/shards").join(name.split('.').next().unwrap())).unwrap();
+    fs::remove_file(waiting.path()).unwrap();
+    let resumed = scene.run("spread resume @/job");
+    assert_eq!(resumed.code, 0, "{resumed}");
+    check_done(&scene, "src", "dst");
 }
 
 /// Pieces of the job folder are lost: it is made again, and the job ends as it should.

@@ -2,73 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::data::{assert_same, files_below, write_file};
-use crate::support::run::{self, Ran, Running};
-use crate::support::{Scene, far, processes, until, until_some};
-
-/// 300 small files in four folders, a link, and two files of 8 MiB.
-fn write_dataset(root: &Path) {
-    for number in 0..300 {
-        let folder = root.join(format!("f{}", number % 4));
-        fs::create_dir_all(&folder).unwrap();
-        write_file(&folder.join(format!("file {number}")), number, 1000 + number as usize);
-    }
-    write_file(&root.join("large-1"), 1000, 8 << 20);
-    write_file(&root.join("f1/large-2"), 1001, 8 << 20);
-    std::os::unix::fs::symlink("f1/large-2", root.join("link")).unwrap();
-}
-
-fn command(scene: &Scene, line: &str) -> Command {
-    let mut words = scene.words(line);
-    words.extend(["--ssh".into(), far::ssh_command_to_hosts(&scene.path("")).into()]);
-    if line.starts_with("spread @/") {
-        words.extend(["--remote-datapump".into(), scene.far_program().into()]);
-    }
-    scene.command(&words)
-}
-
-fn ran(scene: &Scene, line: &str) -> Ran {
-    run::to_end(command(scene, line), b"")
-}
-
-fn start(scene: &Scene, line: &str) -> Running {
-    run::start(command(scene, line))
-}
-
-/// What workers noted of this kind, with whose event it is.
-fn noted(scene: &Scene, what: &str) -> Vec<(String, String)> {
-    let events = fs::read_dir(scene.path("job/events")).into_iter().flatten();
-    let texts = events.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
-    let all: String = texts.collect();
-    let lines = all.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_string();
-    lines.filter(|line| line["what"] == what).map(|l| (text(&l, "who"), text(&l, "why"))).collect()
-}
-
-/// A worker that has a shard, by the id of its process.
-fn holder(scene: &Scene) -> Option<i32> {
-    let claims = fs::read_dir(scene.path("job/claims")).ok()?;
-    let name = claims.flatten().next()?.file_name().into_string().ok()?;
-    let worker = name.splitn(3, '.').nth(2)?.to_string();
-    let beat = fs::read(scene.path("job/workers").join(worker)).ok()?;
-    let beat: Value = serde_json::from_slice(&beat).ok()?;
-    beat["pid"].as_i64().map(|pid| pid as i32).filter(|_| beat["code"].is_null())
-}
+use crate::support::data::files_below;
+use crate::support::far_spreads::{check_copied, holder, noted, ran, start, write_dataset};
+use crate::support::{Scene, far, processes, run, until, until_some};
 
 /// All is there, the receipt agrees when it is read at the far side, and nothing else is there.
 fn check_done(scene: &Scene) {
-    assert_same(&scene.path("src"), &scene.path("dst"));
-    assert!(!scene.path("dst/.datapump-spread").exists(), "something is left");
-    let receipt = fs::read_to_string(scene.path("job/receipt")).unwrap();
-    assert_eq!(receipt.lines().count(), 302, "a line for each file");
-    let line = "verify @/job/receipt @/dst";
-    scene.succeed(line);
+    check_copied(scene, 302);
     let check = Command::new("b3sum")
         .args(["--check", "--quiet"])
         .arg(scene.path("job/receipt"))
@@ -234,8 +179,8 @@ fn what_far_hosts_refuse_is_told() {
     let lacks = run::to_end(scene.command(&words), b"");
     assert!(lacks.code == 8 && lacks.stderr.contains("there is no datapump at far"), "{lacks}");
     assert!(!scene.path("none").exists() && !scene.path("new").exists(), "{lacks}");
-    let far_source = ran(&scene, "spread far:@/src @/new --job @/none");
-    assert!(far_source.code == 2 && far_source.stderr.contains("run it where they are"));
+    let both = ran(&scene, "spread far:@/src far2:@/new --job @/none");
+    assert!(both.code == 2 && both.stderr.contains("at one of the two sites"), "{both}");
 }
 
 /// Ctrl-C while the job folder is made: it is told what was made, and that can go on.

@@ -23,6 +23,8 @@ pub struct PlanFigures {
     pub start: Start,
     /// What all workers together may move in a second.
     pub limit_bytes_per_s: Option<f64>,
+    /// Its files are copied whole.
+    pub is_source_far: bool,
 }
 
 /// What is planned, and what it is predicted to take on so many nodes.
@@ -45,6 +47,7 @@ pub fn plan(of: &PlanFigures) -> String {
         (_, 0) => "nothing to copy",
         _ if !is_last && limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
         _ if of.start.time() > copying => "the start of the workers",
+        (true, _) if of.is_source_far => "the longest shard: more nodes do not help it",
         (true, _) => {
             "the longest shard: more nodes do not help it (--split-above cuts large files)"
         }
@@ -52,6 +55,13 @@ pub fn plan(of: &PlanFigures) -> String {
         (false, _) => "reading and writing bytes",
     };
     text.push_str(&format!("  most of it: {binding}\n  {}\n", of.start.told()));
+    if of.is_source_far {
+        let longest = Bytes(of.longest_bytes);
+        text.push_str(&format!(
+            "  files of far hosts are copied whole, each by one worker: the largest shard has \
+             {longest}\n"
+        ));
+    }
     text
 }
 
@@ -127,13 +137,15 @@ pub fn page(of: &Overview) -> String {
         text.push_str(&format!("  left: {middle}{interval}\n"));
     }
     for worker in &of.workers {
-        text.push_str(&worker_line(worker));
+        text.push_str(&worker_line(worker, if of.is_source_far { "from" } else { "to" }));
     }
     for route in &of.routes {
+        let (from, to) = match of.is_source_far {
+            true => (&route.far, &route.host),
+            false => (&route.host, &route.far),
+        };
         text.push_str(&format!(
-            "  from {} to {}: {}, {}, {}\n",
-            route.host,
-            route.far,
+            "  from {from} to {to}: {}, {}, {}\n",
             count(route.shards.into(), "shard"),
             count(route.files, "file"),
             Bytes(route.bytes)
@@ -147,14 +159,14 @@ pub fn page(of: &Overview) -> String {
     text
 }
 
-fn worker_line(of: &WorkerView) -> String {
+fn worker_line(of: &WorkerView, to: &str) -> String {
     let state = match (of.code, of.shard) {
         (Some(0), _) => "ended".to_string(),
         (Some(code), _) => format!("ended with code {code}"),
         (None, Some(shard)) => format!("{} shard {shard}", of.state),
         (None, None) => of.state.clone(),
     };
-    let far = of.far.as_ref().map_or(String::new(), |far| format!(" to {far}"));
+    let far = of.far.as_ref().map_or(String::new(), |far| format!(" {to} {far}"));
     let held = match of.is_lost() {
         true => String::new(),
         false => format!("; held back by: {}", of.held_back_by.name()),

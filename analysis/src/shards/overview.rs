@@ -133,7 +133,10 @@ pub struct Overview {
     pub workers: Vec<WorkerView>,
     /// Hosts that take much longer than the others, with the factor.
     pub slow: Vec<(String, f64)>,
-    /// What is done, by node and far host; only of a job whose destination is far.
+    /// The far hosts have the source, and not the destination.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_source_far: bool,
+    /// What is done, by node and far host; only of a job one end of which is far.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteView>,
     /// What a queue says of workers, where there is one.
@@ -145,7 +148,7 @@ pub struct Overview {
     pub notes: Vec<String>,
 }
 
-/// What went from a node to a far host.
+/// What went between a node and a far host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RouteView {
     pub host: String,

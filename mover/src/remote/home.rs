@@ -11,7 +11,7 @@ use base::job::Location;
 
 /// The same places with the home folder of each user who is named. A path without `~` is taken from
 /// the folder where ssh starts, which is the home folder of the user who has logged in.
-pub(crate) fn expanded(locations: &[Location]) -> Result<Vec<Location>, Fault> {
+pub fn expanded(locations: &[Location]) -> Result<Vec<Location>, Fault> {
     let expand = |location: &Location| match location {
         Location::Path(path) => expand(path, home_of).map(Location::Path),
         other => Ok(other.clone()),

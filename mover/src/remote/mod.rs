@@ -4,7 +4,7 @@ pub mod addresses;
 pub mod control;
 pub mod copy;
 pub mod demo;
-mod home;
+pub mod home;
 mod install;
 pub mod installed;
 pub mod launch;

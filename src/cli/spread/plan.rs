@@ -2,13 +2,16 @@
 
 use std::sync::{Arc, mpsc};
 
+use super::super::console::Console;
 use super::super::{Conclusion, signals};
-use super::{SpreadArgs, concluded, program};
+use super::{SpreadArgs, concluded, program, tell_news};
+use crate::spread::cutting;
+use crate::spread::far::Hosts;
 use crate::spread::launcher::WorkerCommand;
 use crate::spread::launcher::slurm::Slurm;
 use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
 use crate::spread::records::bytes_of;
-use crate::spread::{cutting, sources};
+use crate::spread::source::Source;
 use analysis::report::spread as page;
 use analysis::shards::plan::{Cost, Cutting};
 use analysis::shards::start::Start;
@@ -21,9 +24,11 @@ impl SpreadArgs {
         self.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64)
     }
 
-    /// Where nothing is typed, as long as a file of that size takes.
+    /// Where nothing is typed, as long as a file of that size takes. A copy takes no range of a far
+    /// file.
     pub(super) fn split_above(&self, share: Option<f64>) -> u64 {
         match self.split_above_typed {
+            _ if self.far_source.is_some() => u64::MAX,
             true => self.split_above,
             false => Cost::UNKNOWN.limited(share).split_above(),
         }
@@ -51,10 +56,12 @@ pub(super) fn print_script(args: &SpreadArgs, workers: usize) -> Result<Conclusi
 }
 
 /// The plan, and nothing is made.
-pub(super) fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
+pub(super) fn dry_run(args: &SpreadArgs, console: &Console) -> Result<Conclusion, Fault> {
     let workers = args.on.on.launcher(args.ssh.clone(), &args.slurm)?.workers()?;
     let cutting = args.cutting(workers);
-    let sources = sources(&args.sources)?;
+    let mut source = Source::new(args.far_source.as_ref(), "", args.ssh.as_deref());
+    let sources = source.find(&args.sources)?;
+    tell_news(source.hosts().map(Hosts::news).unwrap_or_default(), console);
     let order = PlanOrder { sources: &sources, copying: &args.copying, cutting, first: 0 };
     let (notices, _told) = mpsc::channel();
     let watch = Arc::new(Watch::new(notices));
@@ -62,9 +69,11 @@ pub(super) fn dry_run(args: &SpreadArgs) -> Result<Conclusion, Fault> {
     let prefixes = sources.iter().filter_map(|source| bytes_of(&source.prefix)).collect();
     let destination = args.far.is_none().then(|| (args.target.clone(), prefixes));
     let mut counted = Counted { destination, existing: 0 };
-    let planned = walk(&order, &mut counted, &watch, &mut |_| {})?;
+    let planned = walk(&order, &mut source, &mut counted, &watch, &mut |_| {})?;
     let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
-    let mut summary = page::plan(&figures(&planned, how));
+    let is_source_far = args.far_source.is_some();
+    let figures = page::PlanFigures { is_source_far, ..figures(&planned, how) };
+    let mut summary = page::plan(&figures);
     summary.push_str(&existing(counted.existing, args.copying.skip_unchanged));
     for failed in &planned.unplanned {
         summary.push_str(&format!("  {}\n", failed.why));
@@ -105,5 +114,6 @@ pub(super) fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> pa
         longest_bytes: planned.longest_bytes,
         start,
         limit_bytes_per_s,
+        is_source_far: false,
     }
 }

@@ -12,7 +12,7 @@ use crate::spread::folder::{make_private, replace};
 use analysis::shards::names;
 use base::fault::Fault;
 
-pub(super) fn carry_out(place: &DestinationFolder, step: &Step) -> Result<Reply, Fault> {
+pub(in crate::spread) fn carry_out(place: &DestinationFolder, step: &Step) -> Result<Reply, Fault> {
     match step {
         Step::Prepare => prepare(place),
         Step::Take { job } => take(place, job),

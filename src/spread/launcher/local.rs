@@ -16,7 +16,7 @@ use base::fault::Fault;
 #[derive(Debug)]
 pub struct Local {
     workers: usize,
-    /// The command of ssh, for a far destination.
+    /// The command of ssh, for far hosts.
     ssh: Option<Vec<String>>,
     children: Vec<Started>,
 }

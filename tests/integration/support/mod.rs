@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod cells;
 pub(crate) mod data;
 pub(crate) mod far;
+pub(crate) mod far_spreads;
 pub(crate) mod gateway;
 pub(crate) mod liar;
 pub(crate) mod old_kernel;

@@ -45,7 +45,7 @@ pub fn is_pattern(path: &Path) -> bool {
 }
 
 /// What this path stands for: itself where it exists, else what matches it, sorted. Never empty.
-pub(crate) fn expand(path: &Path, reach: &Reach) -> Result<Vec<PathBuf>, Fault> {
+pub fn expand(path: &Path, reach: &Reach) -> Result<Vec<PathBuf>, Fault> {
     if !is_pattern(path) || reach.is_there(path) {
         return Ok(vec![path.to_path_buf()]);
     }

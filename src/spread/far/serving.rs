@@ -1,26 +1,29 @@
-//! The far end of a job: it carries out the steps that a worker asks for over its login, one line
-//! of JSON each, and answers each with one, until its input ends.
+//! The far end of a job: it carries out what is asked over a login, one line of JSON each, and
+//! answers each with one, a walk of a source with as many as it takes, until its input ends.
 
 use std::io::{self, BufRead, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{DestinationFolder, Reply, Step, here};
+use crate::spread::destination::{DestinationFolder, Reply, Step, here};
+use crate::spread::source::{Question, Told, answer};
 use base::fault::{Class, Fault};
 
-/// What a worker asks.
+/// What is asked of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
-    pub place: DestinationFolder,
-    pub step: Step,
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    Step { place: DestinationFolder, step: Step },
+    Source(Question),
 }
 
 /// What it is answered.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Response {
+pub enum Response {
     Greeting { program: String },
     Reply(Reply),
+    Source(Told),
     Failed { code: u8, why: String },
 }
 
@@ -43,16 +46,26 @@ fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
     say(output, &Response::Greeting { program: PROGRAM.to_string() })?;
     while let Some(line) = line(input)? {
         let done = match serde_json::from_slice::<Asked>(&line) {
-            Ok(Asked { place, step }) => here::carry_out(&place, &step),
+            Ok(Asked::Step { place, step }) => {
+                here::carry_out(&place, &step).map(|reply| Some(Response::Reply(reply)))
+            }
+            Ok(Asked::Source(question)) => {
+                answer(&question, &mut |told| say(output, &Response::Source(told)).map_err(unheard))
+                    .map(|()| None)
+            }
             Err(why) => Err(Fault::peer(format!("this is no step of a spread: {why}"))),
         };
         let said = match done {
-            Ok(reply) => Response::Reply(reply),
-            Err(fault) => Response::Failed { code: fault.class.exit_code(), why: fault.text },
+            Ok(said) => said,
+            Err(fault) => Some(Response::Failed { code: fault.class.exit_code(), why: fault.text }),
         };
-        say(output, &said)?;
+        said.iter().try_for_each(|said| say(output, said))?;
     }
     Ok(())
+}
+
+fn unheard(why: io::Error) -> Fault {
+    Fault::new(Class::Unreachable, format!("nobody hears what is told: {why}"))
 }
 
 /// One line that a value makes.
@@ -77,8 +90,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 mod tests {
     use std::fs;
 
-    use super::super::{Linked, Name, Spot};
     use super::*;
+    use crate::spread::destination::{Linked, Name, Spot};
 
     fn answers(asked: &[Asked], after: &str) -> Vec<String> {
         let mut input = Vec::new();
@@ -101,7 +114,7 @@ mod tests {
         };
         let staged = |name: &[u8]| Spot::Staged { attempt: "3.1".into(), name: Name(name.into()) };
         let name = b"a folder/\xffnew\nline".to_vec();
-        let ask = |step| Asked { place: place.clone(), step };
+        let ask = |step| Asked::Step { place: place.clone(), step };
         let before = answers(
             &[
                 ask(Step::Prepare),
@@ -141,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_no_step_is_refused_and_half_a_line_is_the_end() {
-        let said = answers(&[], "{}\n{\"place\":");
+        let said = answers(&[], "{}\n{\"step\":");
         assert_eq!(said.len(), 4);
         assert!(said[3].contains("\"failed\":{\"code\":9"), "{}", said[3]);
     }

@@ -1,0 +1,327 @@
+//! Hosts that see an end of a job which the nodes do not see. What is asked of them goes over one
+//! login to one of them, and over another's where that one cannot be reached.
+
+pub mod serving;
+
+use std::io::{self, BufReader};
+use std::process::ChildStdin;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use self::serving::{Asked, MARK, PROGRAM, Response, WORD, line, say};
+use super::launcher::ssh;
+use super::records::FarHosts;
+use analysis::shards::far::order;
+use base::fault::{Class, Fault};
+use base::job::Remote;
+use base::units::Nanos;
+use mover::pump::watch::Watch;
+use mover::remote::launch::{Launch, Launched, Login};
+
+/// Which end of a job far hosts see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FarEnd {
+    Source,
+    Destination,
+}
+
+/// The far hosts of a job, in one worker's order.
+#[derive(Debug)]
+pub struct Hosts {
+    end: FarEnd,
+    hosts: Vec<String>,
+    /// Which of them is used.
+    at: usize,
+    remote: Remote,
+    session: Option<Session>,
+    news: Vec<News>,
+}
+
+/// What is told of far hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    LoggedIn(String),
+    /// The host, and why another is used.
+    Refused(String, String),
+}
+
+/// How a copy reaches far hosts: those that it tries, in that order.
+#[derive(Clone, Debug)]
+pub struct Tries {
+    pub end: FarEnd,
+    pub hosts: Vec<String>,
+    pub remote: Remote,
+}
+
+/// What a host must show of itself when it is logged in to.
+pub type Proof<'a> = dyn Fn(&mut Session, &str) -> Result<(), Fault> + 'a;
+
+impl Hosts {
+    pub fn new(end: FarEnd, far: &FarHosts, worker: &str, ssh: Option<&[String]>) -> Hosts {
+        let order = order(worker, far.hosts.len());
+        let hosts = order.into_iter().map(|number| far.hosts[number].clone()).collect();
+        // Where one is lost another is used, and not the same again.
+        let remote = Remote {
+            ssh: Some(words(ssh)),
+            datapump: far.datapump.clone(),
+            install: far.install(),
+            retry_for: Nanos(0),
+            may_have_fewer_streams: true,
+            ..Remote::default()
+        };
+        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new() }
+    }
+
+    /// One of the hosts alone, by a login of its own.
+    pub fn alone(end: FarEnd, host: &str, remote: &Remote) -> Hosts {
+        let (hosts, remote) = (vec![host.to_string()], remote.clone());
+        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new() }
+    }
+
+    /// The host that is used.
+    pub fn host(&self) -> &str {
+        &self.hosts[self.at]
+    }
+
+    pub fn count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// How files are copied, with the hosts from the one that is used now on.
+    pub fn tries(&self) -> Tries {
+        let hosts = [&self.hosts[self.at..], &self.hosts[..self.at]].concat();
+        Tries { end: self.end, hosts, remote: self.remote.clone() }
+    }
+
+    /// From now on the next host is used, if this one is now.
+    pub fn leave_host(&mut self, host: &str, why: &Fault) {
+        if self.host() != host {
+            return;
+        }
+        self.session = None;
+        self.news.push(News::Refused(self.host().to_string(), why.text.clone()));
+        self.at = (self.at + 1) % self.hosts.len();
+    }
+
+    /// What has happened since this was asked last.
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Asks the host that is used, and each of the others once where it cannot be reached.
+    pub fn ask(&mut self, asked: &Asked, proof: &Proof<'_>) -> Result<Response, Fault> {
+        let mut refused = Vec::new();
+        for _ in 0..self.hosts.len() {
+            match self.try_ask(asked, proof) {
+                Ok(said) => return self.understood(said),
+                Err(fault) => {
+                    let host = self.host().to_string();
+                    self.leave_host(&host, &fault);
+                    refused.push(fault);
+                }
+            }
+        }
+        Err(self.none_left(refused))
+    }
+
+    fn try_ask(&mut self, asked: &Asked, proof: &Proof<'_>) -> Result<Response, Fault> {
+        let host = self.host().to_string();
+        if self.session.is_none() {
+            let mut session = Session::start(&host, &self.remote)?;
+            proof(&mut session, &host)?;
+            self.news.push(News::LoggedIn(host.clone()));
+            self.session = Some(session);
+        }
+        match &mut self.session {
+            Some(session) => session.ask(asked).map_err(|why| session.explain(&host, &why)),
+            None => Err(Fault::new(Class::Unreachable, format!("no login to {host}"))),
+        }
+    }
+
+    /// What the host that was asked says next. Where it is lost no other is asked: what that one
+    /// would say is no continuation.
+    pub fn hear(&mut self, watch: &Watch) -> Result<Response, Fault> {
+        let host = self.host().to_string();
+        let heard = match &mut self.session {
+            Some(session) => session.said_unless(watch).map_err(|why| session.explain(&host, &why)),
+            None => Err(Fault::new(Class::Unreachable, format!("no login to {host}"))),
+        };
+        match heard {
+            Ok(Some(said)) => self.understood(said),
+            Ok(None) => Err(Fault::interrupted()),
+            Err(lost) => {
+                self.leave_host(&host, &lost);
+                Err(lost)
+            }
+        }
+    }
+
+    /// What the host goes on saying is of no use.
+    pub fn log_out(&mut self) {
+        self.session = None;
+    }
+
+    fn understood(&mut self, said: Response) -> Result<Response, Fault> {
+        let fault = match said {
+            Response::Failed { code, why } => return Err(failed(self.host(), code, &why)),
+            Response::Greeting { .. } => Fault::peer(format!("{} greets again", self.host())),
+            said => return Ok(said),
+        };
+        self.session = None;
+        Err(fault)
+    }
+
+    /// Logs in to each host, and asks there. One that cannot be reached is told of; one that can,
+    /// and does not serve, is an error, and so is that none can be reached.
+    pub fn ask_each(
+        &mut self,
+        ask: &mut dyn FnMut(&mut Session, &str) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut refused = Vec::new();
+        for host in &self.hosts {
+            let asked = Session::start(host, &self.remote).and_then(|mut s| ask(&mut s, host));
+            match asked {
+                Ok(()) => {}
+                Err(fault) if fault.class == Class::Unreachable => {
+                    self.news.push(News::Refused(host.clone(), fault.text.clone()));
+                    refused.push(fault);
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        match refused.len() == self.hosts.len() {
+            true => Err(self.none_left(refused)),
+            false => Ok(()),
+        }
+    }
+
+    fn none_left(&self, refused: Vec<Fault>) -> Fault {
+        let class = refused.iter().map(|fault| fault.class).max().unwrap_or(Class::Unreachable);
+        // One that can be reached later is worth another try.
+        let can_wait = refused.iter().any(|fault| fault.class == Class::Unreachable);
+        let texts: Vec<String> = refused.into_iter().map(|fault| fault.text).collect();
+        let class = if can_wait { Class::Unreachable } else { class };
+        let end = match self.end {
+            FarEnd::Source => "source",
+            FarEnd::Destination => "destination",
+        };
+        Fault::new(class, format!("no far host of the {end} can be used: {}", texts.join("; ")))
+    }
+}
+
+/// What a host could not do, and says so.
+pub fn failed(host: &str, code: u8, why: &str) -> Fault {
+    Fault::new(Class::from_code(code).unwrap_or(Class::Local), format!("{host}: {why}"))
+}
+
+/// The command of ssh, which asks nothing, and sees a lost host within half a minute.
+fn words(ssh: Option<&[String]>) -> Vec<String> {
+    let mut words = ssh.map_or_else(|| vec!["ssh".to_string()], <[String]>::to_vec);
+    if words[0].rsplit('/').next() == Some("ssh") {
+        words.extend(ssh::OPTIONS.iter().chain(&CONNECTS_WITHIN).map(|word| word.to_string()));
+    }
+    words
+}
+
+/// One login.
+#[derive(Debug)]
+pub struct Session {
+    input: Option<ChildStdin>,
+    lines: Receiver<Vec<u8>>,
+    launched: Option<Launched>,
+}
+
+impl Session {
+    fn start(host: &str, remote: &Remote) -> Result<Session, Fault> {
+        let launch = Launch::Ssh { host: host.to_string(), remote: remote.clone() };
+        let (launched, input, output) = launch.start_as(&[WORD.to_string()], Login::Again)?;
+        let (tell, lines) = sync_channel(1);
+        thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            while let Ok(Some(line)) = line(&mut output) {
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut session = Session { input: Some(input), lines, launched: Some(launched) };
+        match session.greeted() {
+            Ok(()) => Ok(session),
+            Err(why) => Err(session.explain(host, &why)),
+        }
+    }
+
+    fn greeted(&mut self) -> Result<(), String> {
+        for _ in 0..NOISE_LINES_MAX {
+            match self.lines.recv_timeout(GREETS_WITHIN) {
+                Ok(line) if line.trim_ascii_end() == MARK.as_bytes() => match self.said()? {
+                    Response::Greeting { program } if program == PROGRAM => return Ok(()),
+                    other => return Err(format!("this is {PROGRAM}, and there is {other:?}")),
+                },
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Err("it does not answer".to_string()),
+                Err(RecvTimeoutError::Disconnected) => return Err(ENDED.to_string()),
+            }
+        }
+        Err("another program answers".to_string())
+    }
+
+    pub fn ask(&mut self, asked: &Asked) -> Result<Response, String> {
+        let input = self.input.as_mut().ok_or(ENDED)?;
+        say(input, asked).map_err(|why: io::Error| why.to_string())?;
+        self.said()
+    }
+
+    fn said(&mut self) -> Result<Response, String> {
+        // ssh itself sees that the host is lost; a step may take as long as its storage does.
+        let line = self.lines.recv().map_err(|_| ENDED)?;
+        understood(&line)
+    }
+
+    /// The next answer, or nothing where the watch is stopped before.
+    fn said_unless(&mut self, watch: &Watch) -> Result<Option<Response>, String> {
+        loop {
+            let line = match self.lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if watch.stopping() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err(ENDED.to_string()),
+            };
+            return understood(&line).map(Some);
+        }
+    }
+
+    /// What a broken conversation means.
+    pub fn explain(&mut self, host: &str, why: &str) -> Fault {
+        let fault = Fault::new(Class::Unreachable, format!("the login to {host} broke: {why}"));
+        match &mut self.launched {
+            Some(launched) => launched.explain(fault).fault,
+            None => fault,
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The far side ends with its input.
+        self.input = None;
+        if let Some(launched) = self.launched.take() {
+            launched.end(ENDS_WITHIN);
+        }
+    }
+}
+
+fn understood(line: &[u8]) -> Result<Response, String> {
+    serde_json::from_slice(line).map_err(|why| format!("its answer makes no sense: {why}"))
+}
+
+const ENDED: &str = "the connection ended";
+const CONNECTS_WITHIN: [&str; 2] = ["-o", "ConnectTimeout=10"];
+/// A program may have to be sent there first.
+const GREETS_WITHIN: Duration = Duration::from_secs(120);
+/// How often it is looked whether to stop while nothing is heard.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// Lines that a login's start-up files may print.
+const NOISE_LINES_MAX: usize = 1000;

@@ -1,0 +1,385 @@
+//! The source's side of a job: what is copied, what it is now, and the walk that finds all of it.
+//! The same code answers in this process, where the nodes see the source, and otherwise at a far
+//! host that does, over one login.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::destination::{Found, Name};
+use super::far::serving::{Asked, Response};
+use super::far::{FarEnd, Hosts, failed};
+use super::folder::{JobFolder, hostname};
+use super::records::{
+    Copying, Failed, FarHosts, SourceRoot, below, path_of, text_of, text_of_path,
+};
+use base::fault::Fault;
+use base::job::Location;
+use base::settings::{Links, Settings};
+use mover::io::reach::Reach;
+use mover::pump::source::pattern;
+use mover::pump::source::walk::{Sources, WalkEvent, means_contents};
+use mover::pump::watch::Watch;
+use mover::remote::home;
+use mover::wire::manifest::{Entry, EntryKind};
+
+/// The sources of a job, as one process reaches them.
+#[derive(Debug)]
+pub enum Source {
+    Here,
+    Far(Box<Hosts>),
+}
+
+/// What is asked of a source's side. Nothing there is changed by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    /// What these words stand for, as they were typed.
+    Find(Vec<Name>),
+    /// What has these paths now.
+    Look(Vec<Name>),
+    /// All that is to be copied of a source.
+    Walk { root: SourceRoot, copying: WalkedBy },
+}
+
+/// What of a copy a walk must know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalkedBy {
+    links: String,
+    filters: Vec<String>,
+    min_size: Option<u64>,
+    max_size: Option<u64>,
+}
+
+/// What a source's side answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    Roots(Vec<SourceRoot>),
+    Found(Vec<Option<Found>>),
+    /// A walk begins.
+    Walks,
+    Seen(Sighting),
+    /// It has told everything.
+    Walked,
+}
+
+/// What a walk comes across.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sighting {
+    Entries(Vec<Seen>),
+    /// What cannot be copied.
+    Failed(Failed),
+    /// What is not copied because of its kind.
+    Skipped(String),
+}
+
+/// A name below a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    pub kind: SeenKind,
+    pub size: u64,
+    pub mtime_s: i64,
+    pub mtime_ns: u32,
+    pub mode: u32,
+    pub name: Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeenKind {
+    File,
+    Link,
+    /// All that is in it has been seen.
+    Folder,
+}
+
+type TakeSighting<'a> = dyn FnMut(Sighting) -> Result<(), Fault> + 'a;
+
+impl Source {
+    pub fn new(far: Option<&FarHosts>, worker: &str, ssh: Option<&[String]>) -> Source {
+        match far {
+            Some(far) => Source::Far(Box::new(Hosts::new(FarEnd::Source, far, worker, ssh))),
+            None => Source::Here,
+        }
+    }
+
+    /// That of a job, for a worker of this name.
+    pub fn of(folder: &JobFolder, worker: &str, ssh: Option<&[String]>) -> Source {
+        Source::new(folder.manifest.far_source.as_ref(), worker, ssh)
+    }
+
+    /// The far hosts that see it, where this process does not.
+    pub fn hosts(&mut self) -> Option<&mut Hosts> {
+        match self {
+            Source::Here => None,
+            Source::Far(hosts) => Some(hosts),
+        }
+    }
+
+    /// The far host that is used now.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Source::Here => None,
+            Source::Far(hosts) => Some(hosts.host()),
+        }
+    }
+
+    /// The folders below which names are copied. Every far host that can be reached must see the
+    /// same.
+    pub fn find(&mut self, typed: &[PathBuf]) -> Result<Vec<SourceRoot>, Fault> {
+        let Source::Far(hosts) = self else {
+            return typed.iter().map(|path| root(path)).collect();
+        };
+        let asked = Asked::Source(Question::Find(typed.iter().map(|p| Name::from(&**p)).collect()));
+        let mut found: Option<(String, Vec<SourceRoot>)> = None;
+        hosts.ask_each(&mut |session, host| {
+            let roots = match session.ask(&asked).map_err(|why| session.explain(host, &why))? {
+                Response::Source(Told::Roots(roots)) => roots,
+                Response::Failed { code, why } => return Err(failed(host, code, &why)),
+                other => return Err(strange(host, &other)),
+            };
+            match &found {
+                Some((first, others)) if *others != roots => Err(Fault::usage(format!(
+                    "{first} and {host} see other folders as the source: all far hosts must see \
+                     the same storage under this path, or be left out"
+                ))),
+                _ => {
+                    found = Some((host.to_string(), roots));
+                    Ok(())
+                }
+            }
+        })?;
+        Ok(found.map(|(_, roots)| roots).unwrap_or_default())
+    }
+
+    /// Whether these folders can be found.
+    pub fn check(&mut self, folders: &[PathBuf]) -> Result<(), Fault> {
+        let Source::Far(hosts) = self else {
+            let on_it =
+                |fault: Fault| Fault { text: format!("{fault}, on {}", hostname()), ..fault };
+            return folders.iter().try_for_each(|path| root(path).map(drop)).map_err(on_it);
+        };
+        let asked = Question::Find(folders.iter().map(|path| Name::from(&**path)).collect());
+        match hosts.ask(&Asked::Source(asked), &|_, _| Ok(()))? {
+            Response::Source(Told::Roots(_)) => Ok(()),
+            other => Err(strange(hosts.host(), &other)),
+        }
+    }
+
+    /// What has these paths now; nothing is said of one that cannot be looked at.
+    pub fn look(&mut self, paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Fault> {
+        let Source::Far(hosts) = self else { return Ok(look(paths)) };
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked = Question::Look(paths.iter().map(|path| Name::from(&**path)).collect());
+        match hosts.ask(&Asked::Source(asked), &|_, _| Ok(()))? {
+            Response::Source(Told::Found(found)) if found.len() == paths.len() => Ok(found),
+            other => Err(strange(hosts.host(), &other)),
+        }
+    }
+
+    /// Walks a source. The host that cannot be reached is left for the next; one that is lost later
+    /// is an error, and the next walk begins at another.
+    pub fn walk(
+        &mut self,
+        root: &SourceRoot,
+        copying: &Copying,
+        watch: &Watch,
+        take: &mut TakeSighting<'_>,
+    ) -> Result<(), Fault> {
+        let copying = WalkedBy::of(copying);
+        let mut take = |sighting| match watch.stopping() {
+            true => Err(Fault::interrupted()),
+            false => take(sighting),
+        };
+        let Source::Far(hosts) = self else { return walk(root, &copying, &mut take) };
+        let asked = Question::Walk { root: root.clone(), copying };
+        let mut said = hosts.ask(&Asked::Source(asked), &|_, _| Ok(()))?;
+        loop {
+            let taken = match said {
+                Response::Source(Told::Walks) => Ok(()),
+                Response::Source(Told::Seen(sighting)) => take(sighting),
+                Response::Source(Told::Walked) => return Ok(()),
+                other => Err(strange(hosts.host(), &other)),
+            };
+            said = match taken.and_then(|()| hosts.hear(watch)) {
+                Ok(said) => said,
+                Err(fault) => {
+                    hosts.log_out();
+                    return Err(fault);
+                }
+            };
+        }
+    }
+}
+
+fn strange(host: &str, answer: &Response) -> Fault {
+    Fault::peer(format!("the source's side at {host} answers what makes no sense: {answer:?}"))
+}
+
+/// Answers a question at a host that sees the source.
+pub(super) fn answer(
+    question: &Question,
+    tell: &mut dyn FnMut(Told) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    match question {
+        Question::Find(typed) => tell(Told::Roots(find(typed)?)),
+        Question::Look(paths) => {
+            let paths: Vec<PathBuf> = paths.iter().map(path).collect();
+            tell(Told::Found(look(&paths)))
+        }
+        Question::Walk { root, copying } => {
+            tell(Told::Walks)?;
+            walk(root, copying, &mut |sighting| tell(Told::Seen(sighting)))?;
+            tell(Told::Walked)
+        }
+    }
+}
+
+fn path(name: &Name) -> PathBuf {
+    below(Path::new(""), &name.0)
+}
+
+/// What was typed elsewhere: no shell here has seen it.
+fn find(typed: &[Name]) -> Result<Vec<SourceRoot>, Fault> {
+    let typed: Vec<Location> = typed.iter().map(|name| Location::Path(path(name))).collect();
+    let mut roots = Vec::with_capacity(typed.len());
+    for location in home::expanded(&typed)? {
+        let Location::Path(path) = location else { continue };
+        for path in pattern::expand(&path, &Reach::Host)? {
+            roots.push(root(&path)?);
+        }
+    }
+    Ok(roots)
+}
+
+fn root(path: &Path) -> Result<SourceRoot, Fault> {
+    let real = canonical(path)?;
+    let found = fs::metadata(&real).map_err(|why| Fault::io("open", path, &why))?;
+    let typed = path.file_name().or(real.file_name()).unwrap_or_default();
+    if found.is_dir() {
+        let prefix = match means_contents(path) {
+            true => String::new(),
+            false => format!("{}/", text_of(typed.as_encoded_bytes())),
+        };
+        return Ok(SourceRoot { folder: text_of_path(&real), prefix, only: None });
+    }
+    if !found.is_file() {
+        return Err(Fault::usage(format!("'{}' is no file and no folder", path.display())));
+    }
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(Fault::usage(format!("'{}' has no folder", path.display())));
+    };
+    let only = Some(text_of(name.as_encoded_bytes()));
+    Ok(SourceRoot { folder: text_of_path(folder), prefix: String::new(), only })
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Fault> {
+    path.canonicalize().map_err(|why| Fault::io("find", path, &why))
+}
+
+fn look(paths: &[PathBuf]) -> Vec<Option<Found>> {
+    let found = |path: &PathBuf| fs::symlink_metadata(path).ok().map(|found| Found::of(&found));
+    paths.iter().map(found).collect()
+}
+
+fn walk(root: &SourceRoot, copying: &WalkedBy, take: &mut TakeSighting<'_>) -> Result<(), Fault> {
+    let settings = copying.settings();
+    let sources = Sources::look(&[Location::Path(walked(root))], true, &Reach::Host)?;
+    let mut stopped_by = None;
+    sources.choose(&settings)?.walk(&settings, &mut |event| {
+        if let (Some(sighting), None) = (Sighting::of(event), &stopped_by) {
+            stopped_by = take(sighting).err();
+        }
+        stopped_by.is_none()
+    });
+    stopped_by.map_or(Ok(()), Err)
+}
+
+/// The path of a source, so that its names are below it.
+fn walked(root: &SourceRoot) -> PathBuf {
+    let folder = path_of(&root.folder).unwrap_or_default();
+    match root.only.as_deref().and_then(path_of) {
+        Some(only) => folder.join(only),
+        None => folder.join(""),
+    }
+}
+
+impl WalkedBy {
+    fn of(copying: &Copying) -> WalkedBy {
+        WalkedBy {
+            links: copying.links.clone(),
+            filters: copying.filters.clone(),
+            min_size: copying.min_size,
+            max_size: copying.max_size,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            recursive: true,
+            links: Links::parse(&self.links).unwrap_or(Links::Copy),
+            filters: self.filters.clone(),
+            min_size: self.min_size,
+            max_size: self.max_size,
+            ..Settings::default()
+        }
+    }
+}
+
+impl Sighting {
+    fn of(event: WalkEvent) -> Option<Sighting> {
+        match event {
+            WalkEvent::Chunk(found) => {
+                let seen = found.into_iter().filter_map(|found| Seen::of(found.entry)).collect();
+                Some(Sighting::Entries(seen))
+            }
+            WalkEvent::Unoffered { path, fault } => {
+                let (name, code) = (text_of(&path), fault.class.exit_code());
+                Some(Sighting::Failed(Failed { name, code, why: fault.text }))
+            }
+            WalkEvent::Skipped(text) => Some(Sighting::Skipped(text)),
+            WalkEvent::Present(_) | WalkEvent::Excluded(_) => None,
+        }
+    }
+}
+
+impl Seen {
+    fn of(entry: Entry) -> Option<Seen> {
+        let kind = match entry.kind {
+            EntryKind::File => SeenKind::File,
+            EntryKind::Link => SeenKind::Link,
+            EntryKind::Leave => SeenKind::Folder,
+            EntryKind::Directory | EntryKind::HardLink | EntryKind::Stretch | EntryKind::Pipe => {
+                return None;
+            }
+        };
+        let Entry { size, mtime_seconds: mtime_s, mtime_nanos: mtime_ns, mode, path, .. } = entry;
+        Some(Seen { kind, size, mtime_s, mtime_ns, mode, name: Name(path) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_means_the_contents() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("a b");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("f"), "x").unwrap();
+        let of = |path: PathBuf| {
+            let root = root(&path).unwrap();
+            (root.prefix, root.only)
+        };
+        assert_eq!(of(folder.clone()), ("a b/".into(), None));
+        assert_eq!(of(folder.join("")), (String::new(), None));
+        assert_eq!(of(folder.join("f")), (String::new(), Some("f".into())));
+        assert!(root(&folder.join("nothing")).is_err());
+    }
+}
