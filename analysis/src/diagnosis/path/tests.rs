@@ -197,7 +197,7 @@ fn sharing_is_how_much_the_rate_of_a_standing_queue_varies() {
         ),
         (
             "a rate that changed and came back",
-            served_at(|at_s| if at_s < 10.0 || at_s > 20.0 { 1.0 } else { 0.4 }, 0.05, 30.0),
+            served_at(|at_s| if (10.0..=20.0).contains(&at_s) { 0.4 } else { 1.0 }, 0.05, 30.0),
             Some((1.0, 0.25, 0.5)),
         ),
         ("no queue", served(0.2, 0.0, 30.0), None),
