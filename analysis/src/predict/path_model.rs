@@ -87,13 +87,6 @@ fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
     let Record { options, moved, .. } = record;
     let remote = record.remote.as_ref()?;
     let alike = is_over(record, sought);
-    let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
-    let undisturbed = moved.retries == 0
-        && options.rate_bytes_per_s.is_none()
-        && record.void_reason.is_none()
-        && options.lockstep.is_none()
-        && !options.streams_auto
-        && odd.iter().all(|count| *count == 0);
     let crossing = PriorCopy {
         streams: options.streams,
         files: record.moved.files,
@@ -104,13 +97,27 @@ fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
         cpu_source_s: record.source.cpu_s(),
         cpu_sink_s: record.sink.as_ref().map_or(0.0, crate::record::sample::Side::cpu_s),
     };
-    (alike && undisturbed && crossing.is_sound()).then_some(crossing)
+    (alike && is_undisturbed(record) && crossing.is_sound()).then_some(crossing)
+}
+
+/// True for a copy without errors, interruptions and limits.
+pub(super) fn is_undisturbed(record: &Record) -> bool {
+    let Record { options, moved, .. } = record;
+    let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
+    moved.retries == 0
+        && options.rate_bytes_per_s.is_none()
+        && record.void_reason.is_none()
+        && options.lockstep.is_none()
+        && !options.streams_auto
+        && odd.iter().all(|count| *count == 0)
 }
 
 impl PriorCopy {
     fn is_sound(&self) -> bool {
         let positive = |number: f64| number.is_finite() && number > 0.0;
-        positive(self.seconds) && positive(self.rtt_s) && self.bytes > 0 && self.login_s >= 0.0
+        // Within one host there is no round trip.
+        let rtt_s = self.rtt_s.is_finite() && self.rtt_s >= 0.0;
+        positive(self.seconds) && rtt_s && self.bytes > 0 && self.login_s >= 0.0
     }
 
     /// The error of a prediction: the logarithm of the factor.
