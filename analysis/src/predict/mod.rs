@@ -245,19 +245,20 @@ impl PartialPrediction {
     ) -> PartialPrediction {
         let model = &route.model;
         let parts = model.at_shape(&plan.shape, plan.streams);
+        let bias = route.bias_ln.exp();
         let bytes = plan.shape.bytes() as f64;
         let beyond = (bytes / model.bytes_max.max(1.0)).max(1.0);
         let wider = 1.0 + EXTRAPOLATION * beyond.log2();
         // The spread is that of the time after the login.
-        let moving_s = parts.total_s();
-        let spread = model.spread.max(SPREAD_MIN) * wider * moving_s
+        let moving_s = parts.total_s() * bias;
+        let spread = route.spread.max(SPREAD_MIN) * wider * moving_s
             / (moving_s + plan.login_s).max(f64::MIN_POSITIVE);
         let [cpu_source_spread, cpu_sink_spread] =
             route.cpu_spreads.map(|spread| spread.max(SPREAD_MIN) * wider);
         let learned = PartialPrediction {
-            start_s: parts.start_s,
-            files_s: parts.files_s,
-            bytes_s: parts.bytes_s,
+            start_s: parts.start_s * bias,
+            files_s: parts.files_s * bias,
+            bytes_s: parts.bytes_s * bias,
             cpu_source_s: bytes * model.cpu_source_byte_s,
             cpu_sink_s: bytes * model.cpu_sink_byte_s,
             elapsed_spread: spread,

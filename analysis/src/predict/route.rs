@@ -3,11 +3,12 @@
 //! copy. Pure: from records of the store.
 
 use super::Plan;
-use super::path_model::{PathModel, PriorCopy, is_undisturbed};
+use super::path_model::{self, PathModel, PriorCopy, is_undisturbed};
 use crate::model::end_to_end::cost::spread;
 use crate::model::shape::LARGE_FROM_BYTES;
 use crate::record::options::Options;
 use crate::record::sample::{Record, Side};
+use crate::statistics::median;
 
 /// What copies have in common that predict each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +76,11 @@ pub struct RouteModel {
     pub key: RouteKey,
     /// Of the time after the login.
     pub model: PathModel,
+    /// The median logarithm of what copies took over what a fit to others said: a fit takes the
+    /// path for as fast as its fastest copy.
+    pub bias_ln: f64,
+    /// Nine of ten copies are within `exp(spread)` times the prediction with its bias.
+    pub spread: f64,
     pub bytes_min: f64,
     /// As `PathModel::spread`, of the CPU time of the source and of the sink.
     pub cpu_spreads: [f64; 2],
@@ -102,6 +108,9 @@ impl RouteModel {
         let newest = &copies[copies.len().saturating_sub(COPIES_MAX)..];
         let model = PathModel::of(newest).filter(|model| model.copies >= COPIES_MIN)?;
         let bytes_min = newest.iter().map(|copy| copy.bytes as f64).fold(f64::INFINITY, f64::min);
+        let errors = path_model::errors(newest);
+        let bias_ln = median(&errors)?;
+        let spread_s = spread(&errors.iter().map(|off| (off - bias_ln).abs()).collect::<Vec<_>>());
         let cpu_spread = |of: fn(&PriorCopy) -> f64, byte_s: f64| {
             let off = |copy: &PriorCopy| (of(copy) / (copy.bytes as f64 * byte_s)).ln().abs();
             let misses = newest.iter().map(off).filter(|off| off.is_finite());
@@ -111,7 +120,7 @@ impl RouteModel {
             cpu_spread(|copy| copy.cpu_source_s, model.cpu_source_byte_s),
             cpu_spread(|copy| copy.cpu_sink_s, model.cpu_sink_byte_s),
         ];
-        Some(RouteModel { key, model, bytes_min, cpu_spreads })
+        Some(RouteModel { key, model, bias_ln, spread: spread_s, bytes_min, cpu_spreads })
     }
 
     /// Whether it is about copies of this size.
@@ -290,6 +299,16 @@ mod tests {
         }
         let few: Vec<Record> = (1..COPIES_MIN as u64).map(|i| record(i * MB, 1.0)).collect();
         assert_eq!(RouteModel::all(&few, |_| true), []);
+    }
+
+    /// Nine of ten copies take a third longer than the fastest: that is what the next one takes.
+    #[test]
+    fn a_fast_copy_is_no_promise() {
+        let copies = (0..20).map(|i| record((500 + 20 * i) * MB, if i == 7 { 0.75 } else { 1.0 }));
+        let records: Vec<Record> = copies.collect();
+        let models = RouteModel::all(&records, |known| *known == key_of(750 * MB));
+        let said = Prediction::on_route(&plan(750 * MB), None, None, &models[0]);
+        assert!((said.elapsed_s[1] / 1.8 - 1.0).abs() < 0.05, "{said:?}, {models:?}");
     }
 
     /// Within one host there is neither a login nor a round trip.
