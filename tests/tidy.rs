@@ -342,7 +342,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("doctor", &["base"]),
     ("model", &["base", "statistics", "record"]),
     ("study", &["base", "statistics", "record", "model"]),
-    ("predict", &["base", "record", "model"]),
+    ("predict", &["base", "statistics", "record", "model"]),
     ("campaign", &["base", "statistics", "record", "accounting", "diagnosis", "study", "model"]),
     ("trend", &["base", "statistics", "record", "campaign"]),
     // A dataset over many nodes: its plan, its leases, what a worker does next.
@@ -375,6 +375,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "diagnosis",
             "model",
             "study",
+            "predict",
             "campaign",
             "trend",
             "shards",

@@ -82,6 +82,9 @@ cargo xtask COMMAND
   bench predict --wan [--program FILE]
                          20 copies over a WAN, predicted from others that went the same way;
                          writes runs/DATE-prediction-wan.md
+  bench predict --routes [--seed N] [--disk DIR] [--program FILE]
+                         56 copies of 1 to 3 s, each predicted from the others over its route;
+                         writes runs/DATE-prediction-routes.md
   bench profiles [--only NAME] [--rounds N] [--fresh] [--program FILE]
                          copies beside the best iperf3 on the paths that something is promised
                          for; goes on where it stopped; writes runs/DATE-profiles.md

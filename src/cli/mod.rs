@@ -189,10 +189,10 @@ fn written(what: &str, result: io::Result<()>) -> u8 {
 /// What a record and a prediction need at the end, read on a thread of its own: a login leaves time
 /// for it.
 fn read_ahead(job: &Job, recording: &Recording) -> JoinHandle<(Known, Option<Environment>)> {
-    let (job, store, is_recorded) = (job.clone(), recording.store.clone(), recording.is_wanted());
+    let (job, recording) = (job.clone(), recording.clone());
     thread::spawn(move || {
-        let environment = is_recorded.then(environment::here);
-        (Known::of(store.as_deref(), &job), environment)
+        let environment = recording.is_wanted().then(environment::here);
+        (Known::of(&recording, &job), environment)
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::recording::RESULTS;
 use super::order::{CopyArgs, Order, Preserve, Show, Wanted, ends};
-use super::record::Recording;
+use super::record::{Ends, Recording};
 use super::settings::{remote_of_copy, settings};
 use super::typed::Typed;
 use crate::results::Store;
@@ -14,7 +14,9 @@ use analysis::model::HostModel;
 use analysis::model::shape::Shape;
 use analysis::model::travelling;
 use analysis::predict::path_model::{self, PathKey, PathModel};
+use analysis::predict::route::{RouteKey, RouteModel};
 use analysis::predict::{Plan, Prediction};
+use analysis::record::options::Options;
 use analysis::record::sample::Record;
 use base::job::{Carrier, Job, Outcome};
 use base::limits::STREAMS_MAX;
@@ -28,15 +30,33 @@ pub(super) struct Known {
     pub model: Option<HostModel>,
     /// The path model of earlier copies to and from the far host.
     pub path_model: Option<PathModel>,
+    /// As typed; `None` within one host.
+    pub far_host: Option<String>,
+    /// Of this host's ends: the source's and the sink's.
+    pub file_systems: [Option<String>; 2],
+    /// Earlier copies between these hosts in this direction, by kind and file systems.
+    pub routes: Vec<RouteModel>,
     /// What is wrong with the store.
     pub warnings: Vec<String>,
 }
 
 impl Known {
-    pub(super) fn of(store: Option<&Path>, job: &Job) -> Known {
+    pub(super) fn of(recording: &Recording, job: &Job) -> Known {
+        let store = recording.store.as_deref();
         let mut warnings = Vec::new();
         let model = model(store, &mut |text| warnings.push(text.to_string()));
-        Known { model, path_model: path_model(store, job), warnings }
+        let far_host = far_host(job).cloned();
+        // Within one host there is no login to wait for: only who keeps records learns from them.
+        let learns = far_host.is_some() || job.settings.dry_run || recording.is_wanted();
+        let earlier = if learns { earlier(store) } else { Vec::new() };
+        let path_model =
+            sought(job).and_then(|sought| PathModel::of(&path_model::crossings(&earlier, &sought)));
+        let near_is_source = job.source_host.is_none();
+        let routes = RouteModel::all(&earlier, |key| {
+            key.far_host == far_host && key.near_is_source == near_is_source
+        });
+        let file_systems = Ends::of(job, Vec::new(), String::new()).file_systems();
+        Known { model, path_model, far_host, file_systems, routes, warnings }
     }
 }
 
@@ -70,14 +90,15 @@ pub(super) fn predict(
         return None;
     }
     let far = outcome.far.as_ref().and_then(|far| travelling::heard(&far.about.model));
-    let (near, path_model) = (known.model.as_ref(), known.path_model.as_ref());
-    Prediction::over(&plan(outcome, shape, settings), near, far.as_ref(), path_model)
-}
-
-/// The path model of earlier copies to and from a job's far host.
-fn path_model(store: Option<&Path>, job: &Job) -> Option<PathModel> {
-    let (earlier, sought) = earlier(store, job)?;
-    PathModel::of(&path_model::crossings(&earlier, &sought))
+    let (near, far) = (known.model.as_ref(), far.as_ref());
+    let plan = plan(outcome, shape, settings);
+    let recorded = known.file_systems.each_ref().map(Option::as_deref);
+    let options = Options::of(settings);
+    let key = RouteKey::of_plan(&plan, known.far_host.clone(), recorded, &options);
+    match known.routes.iter().find(|route| route.key == key && route.is_about(&plan)) {
+        Some(route) => Some(Prediction::on_route(&plan, near, far, route)),
+        None => Prediction::over(&plan, near, far, known.path_model.as_ref()),
+    }
 }
 
 /// The job with the number of streams that it begins with, where this is left to the program: that
@@ -85,28 +106,35 @@ fn path_model(store: Option<&Path>, job: &Job) -> Option<PathModel> {
 pub(super) fn with_first_streams(store: Option<&Path>, job: &Job) -> Job {
     let mut job = job.clone();
     if job.settings.streams_auto
-        && let Some((earlier, sought)) = earlier(store, &job)
-        && let Some(streams) = path_model::streams_settled(&earlier, &sought)
+        && let Some(sought) = sought(&job)
+        && let Some(streams) = path_model::streams_settled(&earlier(store), &sought)
     {
         job.settings.streams = streams.clamp(1, STREAMS_MAX);
     }
     job
 }
 
-/// The newest copies, and the path of this one; `None` within one host.
-fn earlier(store: Option<&Path>, job: &Job) -> Option<(Vec<Record>, PathKey)> {
-    let far_host = job.source_host.as_ref().or(job.target_host.as_ref())?;
-    let store: PathBuf = store.map(Path::to_path_buf).or_else(Store::default_path)?;
+/// The newest copies of the store.
+fn earlier(store: Option<&Path>) -> Vec<Record> {
+    let store: Option<PathBuf> = store.map(Path::to_path_buf).or_else(Store::default_path);
+    store.map_or_else(Vec::new, |store| Store::earlier(&store, COPIES_MAX))
+}
+
+fn far_host(job: &Job) -> Option<&String> {
+    job.source_host.as_ref().or(job.target_host.as_ref())
+}
+
+/// The path of a job; `None` within one host.
+fn sought(job: &Job) -> Option<PathKey> {
     let Settings { seal, congestion, window_bytes, pace, .. } = &job.settings;
-    let sought = PathKey {
-        far_host: far_host.clone(),
+    Some(PathKey {
+        far_host: far_host(job)?.clone(),
         near_is_source: job.source_host.is_none(),
         seal: seal.name().to_string(),
         congestion: congestion.clone(),
         window_bytes: *window_bytes,
         pace: pace.typed(),
-    };
-    Some((Store::earlier(&store, COPIES_MAX), sought))
+    })
 }
 
 /// Number of the newest copies that are searched.

@@ -71,6 +71,11 @@ impl Ends {
         }
     }
 
+    /// Of this host's ends: the source's and the sink's.
+    pub(super) fn file_systems(self) -> [Option<String>; 2] {
+        [self.source_file_system, self.sink_file_system]
+    }
+
     /// A demo makes both ends, in the folder for temporary files.
     pub(crate) fn of_demo() -> Ends {
         let file_system = environment::file_system(&std::env::temp_dir());

@@ -142,6 +142,25 @@ fn a_copy_is_compared_with_what_was_expected() {
     assert_eq!(runs[1]["predicted"], json);
 }
 
+/// Without a model of any host, five copies of a kind predict the next one.
+#[test]
+fn copies_of_one_kind_predict_the_next_one() {
+    let scene = Scene::new();
+    support::data::write_file(&scene.path("source"), 3, 3 << 20);
+    let store = scene.path("none.db");
+    let next = |options: &str| expected(&copied(&scene, &format!("copy --json {options}"), &store));
+    for number in 0..5 {
+        assert!(next(&format!("-n @/source @/target{number}")).is_null(), "after {number} copies");
+        next(&format!("@/source @/target{number}"));
+    }
+    let told = next("-n @/source @/target");
+    let numbers = ["elapsed_low_s", "elapsed_s", "elapsed_high_s"];
+    let numbers = numbers.map(|name| told[name].as_f64().unwrap());
+    assert!(numbers[0] > 0.0 && numbers.is_sorted(), "{told}");
+    assert!(next("-n --streams 2 @/source @/target").is_null(), "another kind");
+    assert!(next("-n --fsync off @/source @/target").is_null(), "another kind");
+}
+
 /// The far side sends its model: that helps a host that has measured nothing.
 #[test]
 fn the_far_sides_model_is_used() {

@@ -6,9 +6,10 @@ use crate::model::HostModel;
 use crate::model::fit::SizeFit;
 use crate::plot::scale::{Unit, value};
 use crate::plot::{Axis, Chart, Column, Figure, Mark, Marks, Series, Table, Ticks, Xy, colour};
+use crate::predict::score::Pair;
 use crate::record::sample::{Record, Scenario};
 use crate::report::sheet::Sheet;
-use crate::report::{curves, end_to_end, tables, utc};
+use crate::report::{curves, end_to_end, predicted, tables, utc};
 use crate::statistics::median;
 use crate::study::Study;
 use crate::study::cells::Cell;
@@ -282,29 +283,25 @@ fn compositions(study: &Study) -> Vec<Block> {
 
 /// Copies that were predicted: the time that they took over the predicted one.
 fn predictions(host: Host<'_>) -> Vec<Block> {
-    let known = host.copies.iter().filter_map(|record| {
-        let predicted = record.predicted.as_ref()?;
-        let (low, middle, high) =
-            (predicted.elapsed_low_s, predicted.elapsed_s, predicted.elapsed_high_s);
-        let took = record.moved.elapsed_s / middle;
-        took.is_finite().then_some((record.id, took, low / middle, high / middle))
-    });
-    let known: Vec<(i64, f64, f64, f64)> = known.collect();
+    let times: Vec<Pair> = host.copies.iter().filter_map(Pair::of_time).collect();
     let mut blocks = Vec::new();
-    if !known.is_empty() {
-        let within = known.iter().filter(|(_, took, low, high)| (low..=high).contains(&took));
-        let errors: Vec<f64> = known.iter().map(|(_, took, ..)| (took - 1.0).abs()).collect();
+    if !times.is_empty() {
         blocks.push(Block::Lead(format!(
-            "{} of {} copies took a time within the predicted interval; they were off by {:.1} % \
-             in the median.",
-            within.count(),
-            known.len(),
-            median(&errors).unwrap_or(f64::NAN) * 100.0
+            "{} of {} copies took a time within the predicted interval.",
+            times.iter().filter(|pair| pair.is_covered()).count(),
+            times.len(),
         )));
+        blocks.extend(sheets(&[predicted::scores(&times)]));
+        let known: Vec<(f64, f64, f64)> = times
+            .iter()
+            .map(|Pair { expected: [low, middle, high], observed }| {
+                (observed / middle, low / middle, high / middle)
+            })
+            .collect();
         let x = |place: usize| place as f64 + 1.0;
-        let took = known.iter().enumerate().map(|(place, known)| (x(place), known.1));
-        let high = known.iter().enumerate().map(|(place, known)| (x(place), known.3));
-        let low = known.iter().map(|known| known.2).collect();
+        let took = known.iter().enumerate().map(|(place, known)| (x(place), known.0));
+        let high = known.iter().enumerate().map(|(place, known)| (x(place), known.2));
+        let low = known.iter().map(|known| known.1).collect();
         let range = Series {
             drawn: crate::plot::Drawn::Range(low),
             ..Series::line("predicted interval", 0, high.collect())
@@ -393,6 +390,7 @@ mod tests {
         let texts = [
             "disk source 13",
             "2 of 3 copies took",
+            "How good predictions were",
             "Table 1. CPU cost of a disk source",
             "Rate of disk source",
             "CPU time, ns/B (log scale)",

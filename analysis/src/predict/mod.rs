@@ -7,8 +7,11 @@
 //! side has the same form. The five costs of each route are fitted to calibration copies.
 
 pub mod path_model;
+pub mod route;
+pub mod score;
 
 use self::path_model::PathModel;
+use self::route::RouteModel;
 use crate::model::HostModel;
 use crate::model::end_to_end::cost::{Cost, Features};
 use crate::model::end_to_end::{EndToEnd, Route};
@@ -121,6 +124,18 @@ impl Prediction {
         let hosts = PartialPrediction::of_hosts(plan, near, far);
         Some(PartialPrediction::over(plan, hosts, path_model).conclude(plan))
     }
+
+    /// From earlier copies of the same kind over the same route: they took what this one will
+    /// take, whatever the models of the hosts say.
+    pub fn on_route(
+        plan: &Plan,
+        near: Option<&HostModel>,
+        far: Option<&HostModel>,
+        route: &RouteModel,
+    ) -> Prediction {
+        let hosts = PartialPrediction::of_hosts(plan, near, far);
+        PartialPrediction::on_route(plan, hosts, route).conclude(plan)
+    }
 }
 
 impl From<&Prediction> for Predicted {
@@ -219,6 +234,54 @@ impl PartialPrediction {
         outlook.files_s = outlook.files_s.max(parts.files_s);
         outlook.notes.retain(|note| note != NET_UNKNOWN);
         outlook
+    }
+
+    /// The prediction from earlier copies over the same route. CPU time is from the hosts' models
+    /// where they know it better.
+    fn on_route(
+        plan: &Plan,
+        hosts: Option<PartialPrediction>,
+        route: &RouteModel,
+    ) -> PartialPrediction {
+        let model = &route.model;
+        let parts = model.at_shape(&plan.shape, plan.streams);
+        let bias = route.bias_ln.exp();
+        let bytes = plan.shape.bytes() as f64;
+        let beyond = (bytes / model.bytes_max.max(1.0)).max(1.0);
+        let wider = 1.0 + EXTRAPOLATION * beyond.log2();
+        // The spread is that of the time after the login.
+        let moving_s = parts.total_s() * bias;
+        let spread = route.spread.max(SPREAD_MIN) * wider * moving_s
+            / (moving_s + plan.login_s).max(f64::MIN_POSITIVE);
+        let [cpu_source_spread, cpu_sink_spread] =
+            route.cpu_spreads.map(|spread| spread.max(SPREAD_MIN) * wider);
+        let learned = PartialPrediction {
+            start_s: parts.start_s * bias,
+            files_s: parts.files_s * bias,
+            bytes_s: parts.bytes_s * bias,
+            cpu_source_s: bytes * model.cpu_source_byte_s,
+            cpu_sink_s: bytes * model.cpu_sink_byte_s,
+            elapsed_spread: spread,
+            cpu_source_spread,
+            cpu_sink_spread,
+            byte_binding: if plan.carrier == "memory" { Binding::Cpu } else { Binding::Net },
+            notes: Vec::new(),
+        };
+        let Some(hosts) = hosts else { return learned };
+        let knows_cpu = hosts.cpu_source_spread.max(hosts.cpu_sink_spread)
+            < learned.cpu_source_spread.max(learned.cpu_sink_spread);
+        let byte_binding = hosts.byte_binding;
+        match knows_cpu {
+            true => PartialPrediction {
+                start_s: learned.start_s,
+                files_s: learned.files_s,
+                bytes_s: learned.bytes_s,
+                elapsed_spread: learned.elapsed_spread,
+                notes: Vec::new(),
+                ..hosts
+            },
+            false => PartialPrediction { byte_binding, ..learned },
+        }
     }
 
     fn of(plan: &Plan, whole: &EndToEnd) -> Option<PartialPrediction> {

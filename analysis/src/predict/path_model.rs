@@ -87,13 +87,6 @@ fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
     let Record { options, moved, .. } = record;
     let remote = record.remote.as_ref()?;
     let alike = is_over(record, sought);
-    let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
-    let undisturbed = moved.retries == 0
-        && options.rate_bytes_per_s.is_none()
-        && record.void_reason.is_none()
-        && options.lockstep.is_none()
-        && !options.streams_auto
-        && odd.iter().all(|count| *count == 0);
     let crossing = PriorCopy {
         streams: options.streams,
         files: record.moved.files,
@@ -104,19 +97,33 @@ fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
         cpu_source_s: record.source.cpu_s(),
         cpu_sink_s: record.sink.as_ref().map_or(0.0, crate::record::sample::Side::cpu_s),
     };
-    (alike && undisturbed && crossing.is_sound()).then_some(crossing)
+    (alike && is_undisturbed(record) && crossing.is_sound()).then_some(crossing)
+}
+
+/// True for a copy without errors, interruptions and limits.
+pub(super) fn is_undisturbed(record: &Record) -> bool {
+    let Record { options, moved, .. } = record;
+    let odd = [moved.failed, moved.resumed_bytes, moved.held_files, moved.exit_code.into()];
+    moved.retries == 0
+        && options.rate_bytes_per_s.is_none()
+        && record.void_reason.is_none()
+        && options.lockstep.is_none()
+        && !options.streams_auto
+        && odd.iter().all(|count| *count == 0)
 }
 
 impl PriorCopy {
     fn is_sound(&self) -> bool {
         let positive = |number: f64| number.is_finite() && number > 0.0;
-        positive(self.seconds) && positive(self.rtt_s) && self.bytes > 0 && self.login_s >= 0.0
+        // Within one host there is no round trip.
+        let rtt_s = self.rtt_s.is_finite() && self.rtt_s >= 0.0;
+        positive(self.seconds) && rtt_s && self.bytes > 0 && self.login_s >= 0.0
     }
 
-    /// The error of a prediction: the logarithm of the factor.
+    /// The error of a prediction: the logarithm of the factor, above 0 where it took longer.
     fn off(&self, path_model: &PathModel) -> f64 {
         let said = path_model.at(self.files, self.bytes, self.streams).total_s() + self.login_s;
-        ((self.seconds + self.login_s) / said.max(1e-9)).ln().abs()
+        ((self.seconds + self.login_s) / said.max(1e-9)).ln()
     }
 }
 
@@ -124,13 +131,9 @@ impl PathModel {
     /// The model of the newest of these copies, which are last; `None` without any. A copy must not
     /// wait for its prediction, so their number is limited.
     pub fn of(crossings: &[PriorCopy]) -> Option<PathModel> {
-        let sound: Vec<PriorCopy> = crossings.iter().copied().filter(PriorCopy::is_sound).collect();
-        let sound = &sound[sound.len().saturating_sub(FITTED_MAX)..];
-        let path_model = fit(sound)?;
-        let misses: Misses = match sound.len() {
-            0..LEFT_OUT_FROM => Vec::new(),
-            count => (0..count.min(FOLDS)).flat_map(|fold| left_out(sound, fold)).collect(),
-        };
+        let sound = newest(crossings);
+        let path_model = fit(&sound)?;
+        let misses: Misses = errors(&sound).iter().map(|off| off.abs()).collect();
         let spread = if misses.is_empty() { SPREAD_OF_FEW } else { spread(&misses) };
         Some(PathModel { spread, ..path_model })
     }
@@ -147,6 +150,21 @@ impl PathModel {
 
     pub(crate) fn at_shape(&self, shape: &Shape, streams: u16) -> Parts {
         self.at(shape.files, shape.bytes(), streams)
+    }
+}
+
+/// The newest that are sound.
+fn newest(crossings: &[PriorCopy]) -> Vec<PriorCopy> {
+    let sound: Vec<PriorCopy> = crossings.iter().copied().filter(PriorCopy::is_sound).collect();
+    sound[sound.len().saturating_sub(FITTED_MAX)..].to_vec()
+}
+
+/// The errors of copies that were left out of the fit; none where there are too few copies.
+pub(super) fn errors(crossings: &[PriorCopy]) -> Vec<f64> {
+    let sound = newest(crossings);
+    match sound.len() {
+        0..LEFT_OUT_FROM => Vec::new(),
+        count => (0..count.min(FOLDS)).flat_map(|fold| left_out(&sound, fold)).collect(),
     }
 }
 

@@ -81,6 +81,12 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
         Some(far) => (far, Some(&outcome.near)),
     };
     let near_is_source = outcome.near_is_source || sink.is_none();
+    // The file system of the other host's end, as that host named it.
+    let far_end = |is_sink: bool| {
+        let far = outcome.far.as_ref().filter(|_| copied.far_host.is_some())?;
+        let name = &far.about.file_system;
+        (is_sink == near_is_source && !name.is_empty()).then(|| name.clone())
+    };
     let environment = |is_near: bool| if is_near { copied.environment } else { 0 };
     Record {
         command: copied.command.to_string(),
@@ -100,8 +106,8 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
                 Carrier::Control => "control",
             }
             .to_string(),
-            source_file_system: copied.source_file_system.clone(),
-            sink_file_system: copied.sink_file_system.clone(),
+            source_file_system: copied.source_file_system.clone().or_else(|| far_end(false)),
+            sink_file_system: copied.sink_file_system.clone().or_else(|| far_end(true)),
             is_one_machine: outcome.is_one_machine(),
             free_bytes: outcome.dry.and_then(|room| room.free_bytes),
             ..Conditions::default()

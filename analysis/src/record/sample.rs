@@ -287,7 +287,8 @@ pub struct Conditions {
     pub resident_before: Option<f64>,
     /// `memory`, `tcp` or `control`.
     pub carrier: String,
-    /// File systems with their mount options, where an end is in files.
+    /// File systems with their mount options, where an end is in files; of a copy to or from
+    /// another host its end there without them.
     pub source_file_system: Option<String>,
     pub sink_file_system: Option<String>,
     /// CPUs with a soaker.

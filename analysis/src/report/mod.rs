@@ -14,6 +14,7 @@ pub mod live;
 pub mod nettest;
 pub mod openmetrics;
 pub mod predicted;
+pub(crate) mod rates;
 pub mod results;
 pub mod sheet;
 pub mod soaker_summary;

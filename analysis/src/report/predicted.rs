@@ -1,6 +1,8 @@
 //! The prediction of a copy as text, and the comparison with what it took.
 
+use super::sheet::{Sheet, percent};
 use crate::predict::Prediction;
+use crate::predict::score::{self, Pair, Score};
 use base::job::Outcome;
 use base::units::{Nanos, Rate};
 
@@ -44,6 +46,35 @@ pub fn compared(prediction: &Prediction, outcome: &Outcome) -> String {
     );
     lines(&[("expected", text)])
 }
+
+/// How good the predictions of times were, of short and of long copies apart.
+pub fn scores(times: &[Pair]) -> Sheet {
+    let mut sheet = Sheet::new("How good predictions were", &SCORE_COLUMNS);
+    for (name, score) in score::by_length(times) {
+        sheet.row(std::iter::once(name.to_string()).chain(score_cells(&score)).collect());
+    }
+    sheet.note(
+        "bias: the median of observed over predicted, below 1 where copies were faster; width: \
+         the highest over the lowest of the interval, median; interval score (Gneiting and \
+         Raftery 2007): of logarithms at 90 %, mean, the lower the better",
+    );
+    sheet
+}
+
+/// Their number, bias, median error, width, share within and interval score.
+pub fn score_cells(score: &Score) -> [String; 6] {
+    [
+        score.count.to_string(),
+        format!("{:.2}", score.bias_ln.exp()),
+        percent(score.error),
+        format!("{:.2}", score.width),
+        percent(score.covered),
+        format!("{:.2}", score.interval_score),
+    ]
+}
+
+const SCORE_COLUMNS: [&str; 7] =
+    ["copies", "n", "bias", "median error", "width", "within", "interval score"];
 
 fn lines(facts: &[(&str, String)]) -> String {
     facts.iter().map(|(name, value)| format!("  {name:<NAME_WIDTH$}{value}\n")).collect()

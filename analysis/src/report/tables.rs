@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::curves;
 use super::live::stamp;
+use super::rates;
 use super::sheet::{Form, Sheet, mega, ns, percent, signed_percent, size, us};
 use super::soaker_summary;
 use crate::model::Part;
@@ -55,7 +56,7 @@ pub fn page(studies: &Studies, environments: &[Environment], form: Form) -> Stri
     text
 }
 
-/// Tables 1 to 8, after that of the pump alone.
+/// Tables 1 to 9, after that of the pump alone.
 pub fn tables(study: &Study) -> Vec<Sheet> {
     let chosen = study.chosen();
     let mut sheets: Vec<Sheet> =
@@ -89,6 +90,7 @@ pub fn tables(study: &Study) -> Vec<Sheet> {
         }
     }
     sheets.push(summary(study, &chosen));
+    sheets.extend(study.rate_grids.iter().map(rates::grid));
     sheets
 }
 
@@ -135,8 +137,8 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
     );
     let halves = one.has_halves();
     let network: &[&str] = if halves { &["network", "full rate"] } else { &[] };
-    let others: &[&str] = &["starts/request", "observed MB/s", "slowest part MB/s"];
-    let columns = [curves::SIZE_COLUMNS, network, others].concat();
+    let others: &[&str] = &["starts/request", "observed MB/s"];
+    let columns = [curves::SIZE_COLUMNS, network, others, rates::COLUMNS].concat();
     let mut sheet = Sheet::new(title, &columns);
     let mut voids: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     for seen in &one.sizes {
@@ -155,8 +157,8 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
         row.extend([
             seen.starts_per_request.map_or("-".into(), |starts| format!("{starts:.2}")),
             or(seen.observed_rate.map(mega)),
-            seen.predicted_rate.map_or("-".into(), mega),
         ]);
+        row.extend(rates::cells(seen));
         sheet.row(row);
         for (gate, count) in &seen.voids {
             let (sum, sizes) = voids.entry(gate).or_default();
@@ -168,6 +170,7 @@ fn composition(number: &str, words: &str, one: &Composition) -> Sheet {
         sheet.note(format!("{count} runs void (gate: {gate}), at {}", sizes.join(", ")));
     }
     predicted_from(one).into_iter().for_each(|note| sheet.note(note));
+    rates::note(one).into_iter().for_each(|note| sheet.note(note));
     one_device(one).into_iter().for_each(|note| sheet.note(note));
     let of_files = [Part::DiskSource, Part::DiskSink];
     let has_files = one.parts.iter().any(|part| of_files.contains(part));

@@ -324,7 +324,7 @@ fn disk(record: &Record, file_system: Option<&str>, cache: Option<&str>) -> Stri
     words([name, direct, cache.unwrap_or(""), engine(record)])
 }
 
-fn in_memory(file_system: Option<&str>) -> bool {
+pub(crate) fn in_memory(file_system: Option<&str>) -> bool {
     file_system.is_some_and(|name| name.starts_with("tmpfs") || name.starts_with("ramfs"))
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::cells::{self, Cell, Depths, ProcessRole};
 use super::device::Interrupts;
 use super::halves::{Halves, Network};
+use super::law::RatePrediction;
 use super::parts::{PartStudy, Starts};
 use crate::model::Part;
 use crate::record::sample::{Record, Scenario};
@@ -39,8 +40,8 @@ pub struct Composed {
     /// Counted starts per request in these runs; `None` where they were not counted.
     pub starts_per_request: Option<f64>,
     pub observed_rate: Option<f64>,
-    /// The rate of the slowest part.
-    pub predicted_rate: Option<f64>,
+    /// The rate by the law of `study::law`; `None` where a part was not measured alone.
+    pub predicted_rate: Option<RatePrediction>,
     /// Gates that runs failed, and how many runs.
     pub voids: Vec<(String, usize)>,
     /// Where both ends are on one host.
@@ -64,6 +65,10 @@ impl Composed {
     /// True where both ends wake one device: then the error cannot be assigned to an end.
     pub(crate) fn shares_device(&self) -> bool {
         self.interrupts.is_some_and(|interrupts| interrupts.are_shared())
+    }
+
+    pub(crate) fn rate_error(&self) -> Option<f64> {
+        Some(symmetric_error(self.observed_rate?, self.predicted_rate?.bytes_per_s))
     }
 
     pub(crate) fn signed_error(&self) -> Option<f64> {
@@ -129,7 +134,7 @@ pub(crate) fn of(
                 (one.scenario, one.end, one.depths) == (scenario, end, cell.key.depths)
                     && one.conditions == cell.key.conditions
             };
-            let mut composed = composed(cell, end, &used, run, parts);
+            let mut composed = composed(cell, end, &used, run);
             composed.interrupts = Interrupts::of(cell, all, run);
             if let Some(halves) = Halves::of(cell, all, run) {
                 composed.half_runs = Some(halves.runs());
@@ -157,30 +162,13 @@ pub(crate) fn of(
     found
 }
 
-fn composed(
-    cell: &Cell,
-    end: ProcessRole,
-    used: &[&PartStudy],
-    run: &Record,
-    parts: &[PartStudy],
-) -> Composed {
+fn composed(cell: &Cell, end: ProcessRole, used: &[&PartStudy], run: &Record) -> Composed {
     let size = cell.key.request_bytes;
     // The cost of the pump is known to every part, and is added once.
     let pump = used.first().map_or(0.0, |part| part.curve.fit(size).known.cost_ns(size));
     let seen = cell.side(end);
     let starts = seen.and_then(|side| side.starts_per_request);
     let own_ns: f64 = used.iter().map(|part| own_cost_ns(part, used, cell, (starts, run))).sum();
-    // The slowest part in the whole path, at either end.
-    let all = match cell.key.scenario {
-        Scenario::DiskNetDisk => &[Part::DiskSource, Part::NetSink, Part::DiskSink][..],
-        Scenario::DiskNet => &[Part::DiskSource, Part::NetSink],
-        Scenario::NetDisk => &[Part::NetSink, Part::DiskSink],
-        _ => &[Part::DiskSource, Part::DiskSink],
-    };
-    let rates: Option<Vec<f64>> = all
-        .iter()
-        .map(|part| part_for(*part, run, cell.key.depths, parts).ok()?.rate(size))
-        .collect();
     Composed {
         request_bytes: size,
         n: seen.map_or(0, |side| side.cost_ns.n),
@@ -191,7 +179,7 @@ fn composed(
         half_runs: None,
         starts_per_request: seen.and_then(|side| side.starts_per_request),
         observed_rate: cell.rate.as_ref().map(|rate| rate.median),
-        predicted_rate: rates.map(|rates| rates.into_iter().fold(f64::INFINITY, f64::min)),
+        predicted_rate: None,
         voids: cell.voids.clone().into_iter().collect(),
         interrupts: None,
     }
@@ -275,12 +263,7 @@ fn part_for<'a>(
     depths: Depths,
     parts: &'a [PartStudy],
 ) -> Result<&'a PartStudy, String> {
-    let conditions = match part {
-        Part::Pump => String::new(),
-        Part::DiskSource => cells::source_conditions(run),
-        Part::DiskSink => cells::sink_conditions(run),
-        Part::NetSource | Part::NetSink => cells::net_conditions(run),
-    };
+    let conditions = conditions_of(part, run);
     let same = || parts.iter().filter(|one| one.part == part && one.conditions == conditions);
     let exact = same().find(|one| one.depths == depths);
     let chosen = || same().reduce(|a, b| if b.stands_before(a) { b } else { a });
@@ -288,6 +271,26 @@ fn part_for<'a>(
         let name = name(part);
         format!("{name} was not measured alone under '{conditions}': measure it at several sizes")
     })
+}
+
+/// The conditions of a part in a run.
+pub(crate) fn conditions_of(part: Part, run: &Record) -> String {
+    match part {
+        Part::Pump => String::new(),
+        Part::DiskSource => cells::source_conditions(run),
+        Part::DiskSink => cells::sink_conditions(run),
+        Part::NetSource | Part::NetSink => cells::net_conditions(run),
+    }
+}
+
+/// The parts that a byte goes through, at either end; a network is one.
+pub(crate) fn path_of(scenario: Scenario) -> &'static [Part] {
+    match scenario {
+        Scenario::DiskNetDisk => &[Part::DiskSource, Part::NetSink, Part::DiskSink],
+        Scenario::DiskNet => &[Part::DiskSource, Part::NetSink],
+        Scenario::NetDisk => &[Part::NetSink, Part::DiskSink],
+        _ => &[Part::DiskSource, Part::DiskSink],
+    }
 }
 
 pub(crate) fn name(part: Part) -> &'static str {

@@ -12,6 +12,7 @@ pub mod compression;
 pub mod device;
 pub mod experiment;
 pub mod halves;
+pub mod law;
 pub mod parts;
 pub mod referee;
 pub mod soaking;
@@ -24,6 +25,7 @@ use serde::Serialize;
 use self::cells::Cell;
 pub use self::cells::CpuFrom;
 use self::compositions::Composition;
+use self::law::RateGrid;
 use self::parts::PartStudy;
 use self::referee::AccountingCheck;
 use self::soaking::Soaking;
@@ -77,6 +79,8 @@ pub struct Study {
     pub cells: Vec<Cell>,
     pub parts: Vec<PartStudy>,
     pub compositions: Vec<Composition>,
+    /// What the law of rates predicts beyond the depths and lanes that were run.
+    pub rate_grids: Vec<RateGrid>,
     pub referees: Vec<AccountingCheck>,
     /// Problems of the analysis, and why.
     pub remarks: Vec<String>,
@@ -139,6 +143,8 @@ impl Study {
         study.parts = parts::of(&counting, cpu_from, cache_bytes, &mut study.remarks);
         study.compositions =
             compositions::of(&study.cells, &counting, &study.parts, &mut study.remarks);
+        study.rate_grids =
+            law::predict(&mut study.compositions, &counting, &study.parts, &study.referees);
         study
     }
 

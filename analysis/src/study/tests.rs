@@ -76,6 +76,23 @@ fn at_work(scenario: Scenario, request_bytes: u32) -> (Work, Option<Work>) {
 
 type Work = Vec<(Planted, f64)>;
 
+/// Bytes a second: a request takes the time of each part of its path, one after the other.
+fn planted_rate(scenario: Scenario, request_bytes: u32) -> f64 {
+    let size = f64::from(request_bytes);
+    let parts: Vec<f64> = [
+        (scenario.reads_disk(), 100e-6 + 1e-9 * size),
+        (scenario.has_net(), 20e-6 + 0.5e-9 * size),
+        (scenario.writes_disk(), 80e-6 + 0.8e-9 * size),
+    ]
+    .into_iter()
+    .filter_map(|(is_in_path, seconds)| is_in_path.then_some(seconds))
+    .collect();
+    match parts.is_empty() {
+        true => 1e9,
+        false => size / parts.into_iter().sum::<f64>(),
+    }
+}
+
 fn planted_record(
     scenario: Scenario,
     request_bytes: u32,
@@ -133,7 +150,7 @@ fn planted_record(
         moved: Moved {
             bytes: bytes as u64,
             elapsed_s: 1.0,
-            goodput_bytes_per_s: 1e9 * wobble,
+            goodput_bytes_per_s: planted_rate(scenario, request_bytes) * wobble,
             ..Moved::default()
         },
         source,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Study;
-use super::cells::Cell;
+use super::cells::{Cell, ProcessRole};
 use super::compositions::{Composed, Composition, name};
 use super::parts::PartStudy;
 use super::referee::AccountingCheck;
@@ -70,11 +70,18 @@ pub fn of(study: &Study) -> Vec<Verdict> {
             let what = format!("{} from its parts", scenario.told());
             verdicts.push(Verdict { what, outcome, because });
         }
+        // Both ends have the same rate.
+        let rates: Vec<Verdict> = found
+            .iter()
+            .filter(|one| one.end == ProcessRole::Source)
+            .filter_map(|one| Some(long_enough(study, scenario, &one.conditions, rate(one)?)))
+            .collect();
         verdicts.extend(
             found
                 .into_iter()
                 .map(|one| long_enough(study, scenario, &one.conditions, composed(one))),
         );
+        verdicts.extend(rates);
     }
     verdicts.extend(study.referees.iter().map(|referee| Verdict {
         what: format!("{}: accounts of CPU time agree within 10 %", referee.scenario.told()),
@@ -206,6 +213,21 @@ fn composed(one: &Composition) -> Verdict {
     verdict
 }
 
+/// How well the rate is predicted; `None` where a part was not measured alone.
+fn rate(one: &Composition) -> Option<Verdict> {
+    let of = |seen: &Composed| Judged {
+        at: size(seen.request_bytes),
+        n: seen.n,
+        error: seen.rate_error(),
+        gates: seen.voids.iter().map(|(gate, _)| gate.clone()).collect(),
+    };
+    let is_predicted = one.sizes.iter().any(|seen| seen.predicted_rate.is_some());
+    let told = one.scenario.told();
+    let depths = one.depths.in_flight();
+    let what = format!("rate of {told} from its parts ({}, depth {depths})", one.conditions);
+    is_predicted.then(|| judged(what, &one.sizes.iter().map(of).collect::<Vec<_>>()))
+}
+
 /// Runs that mainly start and end give no failure.
 fn long_enough(
     study: &Study,
@@ -316,7 +338,7 @@ pub(crate) const ONE_DEVICE: &str = "one-device";
 const RUNS_MIN: usize = 3;
 /// Runs are planned to take more than a second. In shorter ones the start is a large part.
 const RUN_S_MIN: f64 = 0.5;
-const AT_EVERY_SIZE: f64 = 0.15;
+pub(crate) const AT_EVERY_SIZE: f64 = 0.15;
 const IN_THE_MEDIAN: f64 = 0.10;
 const CONSTANT: f64 = 0.10;
 /// A cost per byte below this is none: a memory copy costs ten times as much.

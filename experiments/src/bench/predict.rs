@@ -1,9 +1,13 @@
 //! `cargo xtask bench predict`: copies that no model was fitted to, each predicted by a dry run and
 //! then made.
 
+mod routes;
 mod wan;
 
 use crate::said;
+use analysis::predict::score::{Pair, Score};
+use analysis::report::predicted;
+use analysis::report::sheet::Form;
 use analysis::statistics;
 use std::fs::{self, File};
 use std::io;
@@ -54,6 +58,8 @@ struct Options {
     short: bool,
     /// Over an emulated WAN, predicted from earlier copies over it.
     wan: bool,
+    /// Copies of one to three seconds, each predicted from others over its route.
+    routes: bool,
     /// Before each copy, allocates and frees as much memory as it moves, so that memory ballooning
     /// of the hypervisor does not add to the cost of the copy.
     memory_in_hand: bool,
@@ -77,28 +83,13 @@ struct Row {
     foreign: f64,
 }
 
-/// An interval with its middle, and the observed value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Pair {
-    expected: [f64; 3],
-    observed: f64,
-}
-
-impl Pair {
-    /// Signed, relative to the observed value.
-    fn error(&self) -> f64 {
-        self.expected[1] / self.observed.max(1e-9) - 1.0
-    }
-
-    fn covered(&self) -> bool {
-        (self.expected[0]..=self.expected[2]).contains(&self.observed)
-    }
-}
-
 pub(crate) fn predict(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     if options.wan {
         return wan::predict(&options);
+    }
+    if options.routes {
+        return routes::predict(&options);
     }
     if options.program.is_none() {
         build()?;
@@ -145,6 +136,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         seed: 4,
         short: false,
         wan: false,
+        routes: false,
         memory_in_hand: false,
         program: None,
     };
@@ -154,6 +146,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
         match *word {
             "--short" => options.short = true,
             "--wan" => options.wan = true,
+            "--routes" => options.routes = true,
             "--memory-in-hand" => options.memory_in_hand = true,
             "--program" => options.program = Some(PathBuf::from(*value()?)),
             "--disk" => options.disk = PathBuf::from(*value()?),
@@ -363,7 +356,7 @@ fn cells(row: &Row) -> Vec<String> {
     let Held { direction, source, sink, files, file_bytes } = row.held;
     let told = |pair: Pair| {
         let [low, middle, high] = pair.expected;
-        let out = if pair.covered() { "" } else { " out" };
+        let out = if pair.is_covered() { "" } else { " out" };
         [
             format!("{:.3}", pair.observed),
             format!("{middle:.3} ({low:.3}–{high:.3})"),
@@ -407,9 +400,10 @@ fn page(options: &Options, rows: &[Row], notes: &[String]) -> String {
         );
     }
     text.push_str(&reached(&[("time", &times), ("CPU", &cpus)]));
+    text.push_str(&format!("\n{}", predicted::scores(&times).write(Form::Markdown)));
     text.push_str(&format!(
         "\nCPU of others while a copy ran, median: {:.0} % of the machine.\n\n",
-        median(foreign) * 100.0
+        statistics::median(&foreign).unwrap_or(f64::NAN) * 100.0
     ));
     text.push_str(&table(&COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>()));
     text.push('\n');
@@ -426,22 +420,12 @@ fn reached(quantities: &[(&str, &[Pair])]) -> String {
     let mut within = vec!["within the 90 % interval".to_string(), "at least 80 %".to_string()];
     for (name, pairs) in quantities {
         columns.push(name);
-        errors.push(format!("{:.1} %", median_error(pairs) * 100.0));
-        within.push(format!("{:.0} %", covered(pairs) * 100.0));
+        let score = Score::of(pairs);
+        let told = |of: fn(&Score) -> f64| score.as_ref().map_or(f64::NAN, of) * 100.0;
+        errors.push(format!("{:.1} %", told(|score| score.error)));
+        within.push(format!("{:.0} %", told(|score| score.covered)));
     }
     table(&columns, &[errors, within])
-}
-
-fn median_error(pairs: &[Pair]) -> f64 {
-    median(pairs.iter().map(|pair| pair.error().abs()).collect())
-}
-
-fn covered(pairs: &[Pair]) -> f64 {
-    pairs.iter().filter(|pair| pair.covered()).count() as f64 / pairs.len().max(1) as f64
-}
-
-fn median(values: Vec<f64>) -> f64 {
-    statistics::median(&values).unwrap_or(f64::NAN)
 }
 
 /// Truncates all files of a copy to zero, without removing them.
@@ -486,12 +470,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forty_copies_and_what_is_made_of_them() {
+    fn there_are_forty_copies() {
         let options = Options { short: true, ..options(&[]).unwrap() };
         assert_eq!(held(&options, &mut Vec::new()).unwrap().len(), 40);
-        let pair = |low, middle, high, observed| Pair { expected: [low, middle, high], observed };
-        let pairs = [pair(1.0, 1.1, 1.2, 1.0), pair(1.0, 1.2, 1.3, 2.0)];
-        assert_eq!(covered(&pairs), 0.5);
-        assert!((median_error(&pairs) - 0.25).abs() < 1e-9);
     }
 }

@@ -15,7 +15,7 @@ fn every_table_and_figure_is_there_in_both_forms() {
     for form in [Form::Text, Form::Markdown] {
         let text = page(&study, &environments, form);
         insta::assert_snapshot!(format!("model-{form:?}").to_lowercase(), text);
-        for table in ["1", "2", "3", "4", "5", "6", "6a", "6b", "7", "7a", "7b", "8"] {
+        for table in ["1", "2", "3", "4", "5", "6", "6a", "6b", "7", "7a", "7b", "8", "9"] {
             assert!(text.contains(&format!("Table {table}. ")), "{table}: {text}");
         }
         for figure in 2..=6 {

@@ -11,11 +11,14 @@ use ::wan::{Profile, Wan};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{MB, Options, Pair, reached, remove};
+use super::{MB, Options, reached, remove};
 use crate::bench::fixture::random_file;
 use crate::bench::shuffle::Shuffle;
 use crate::bench::{build, machine};
 use crate::page::table;
+use analysis::predict::score::Pair;
+use analysis::report::predicted;
+use analysis::report::sheet::Form;
 use xtask::packages;
 use xtask::step::{output, root};
 
@@ -150,7 +153,7 @@ fn row(direction: &'static str, copy: Copy, dry: &Value, wet: &Value) -> Result<
 
 fn cells(row: &Row) -> Vec<String> {
     let [low, middle, high] = row.time.expected;
-    let out = if row.time.covered() { "" } else { " out" };
+    let out = if row.time.is_covered() { "" } else { " out" };
     vec![
         row.direction.to_string(),
         row.copy.mb.to_string(),
@@ -184,6 +187,7 @@ fn page(rows: &[Row], seed: u64) -> String {
     let directions: Vec<Vec<String>> = WAYS.iter().map(direction).collect();
     let tables = [
         reached(&[("time", &times)]),
+        predicted::scores(&times).write(Form::Markdown),
         table(&COLUMNS, &copies),
         table(&["way", "link", "learned from: MB x streams"], &directions),
     ];
