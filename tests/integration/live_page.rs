@@ -1,7 +1,7 @@
 //! `--live`: the page of a run while it runs, in a real browser and for others who ask its server.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
@@ -51,16 +51,23 @@ impl Page {
 
     /// Who listens to the events, from a moment at which some have come.
     fn viewer(&self) -> BufReader<TcpStream> {
-        let mut stream = TcpStream::connect(self.server).unwrap();
+        self.try_viewer().expect("a page comes")
+    }
+
+    /// An error where the program has ended before.
+    fn try_viewer(&self) -> io::Result<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(self.server)?;
         let (path, host) = (&self.path, self.own_host());
-        write!(stream, "GET {path}events HTTP/1.1\r\n{host}\r\n").unwrap();
+        write!(stream, "GET {path}events HTTP/1.1\r\n{host}\r\n")?;
         let mut viewer = BufReader::new(stream);
         let mut line = String::new();
         while line != "event: page\n" {
             line.clear();
-            assert!(viewer.read_line(&mut line).unwrap() > 0, "no page comes");
+            if viewer.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
-        viewer
+        Ok(viewer)
     }
 }
 
@@ -85,7 +92,7 @@ fn events(mut viewer: BufReader<TcpStream>) -> Vec<String> {
 #[test]
 fn a_live_page_fills_and_ends_as_the_report() {
     let scene = Scene::new();
-    let page = Page::of_copy(&scene, "--rate 1MB null:64M far:null:");
+    let page = Page::of_copy(&scene, "--rate 1MB null:1G far:null:");
     let mut silent = TcpStream::connect(page.server).unwrap();
     write!(silent, "GET {}events HTTP/1.1\r\n{}\r\n", page.path, page.own_host()).unwrap();
     let second = page.viewer();
@@ -200,13 +207,19 @@ fn only_who_has_the_address_is_answered() {
 #[test]
 fn a_short_copy_has_a_plot() {
     let scene = Scene::new();
-    let page = Page::of_copy(&scene, "--rate 4MB null:8M null:");
-    let all = events(page.viewer());
-    let ran = page.running.end();
-    assert_eq!(ran.code, 0, "{ran}");
-    let last = all.last().unwrap();
-    assert!(last.starts_with("end\n") && last.contains("<figure id=\"throughput\""), "{last}");
-    assert!(last.contains("data-series=\"rate\""), "{last}");
+    let has_seen_the_end = |_| {
+        let page = Page::of_copy(&scene, "--rate 4MB null:8M null:");
+        let all = page.try_viewer().map(events);
+        let ran = page.running.end();
+        assert_eq!(ran.code, 0, "{ran}");
+        let Ok(all) = all else { return false };
+        let last = all.last().unwrap();
+        assert!(last.starts_with("end\n") && last.contains("<figure id=\"throughput\""), "{last}");
+        assert!(last.contains("data-series=\"rate\""), "{last}");
+        true
+    };
+    // The program waits for nobody: on a busy machine one may come too late.
+    assert!((0..5).any(has_seen_the_end), "no page has an end");
 }
 
 /// A campaign has the cells that are measured; the page ends with its last one.
