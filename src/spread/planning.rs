@@ -216,7 +216,7 @@ impl Planner<'_> {
         match entry.kind {
             SeenKind::File | SeenKind::Link => {
                 self.planned.files += 1;
-                self.planned.bytes += entry.size;
+                self.planned.bytes = self.planned.bytes.saturating_add(entry.size);
                 if self.sink.has(self.source, &entry.name.0) {
                     return Ok(());
                 }

@@ -12,7 +12,7 @@ use super::far::serving::{Asked, Response};
 use super::far::{FarEnd, Hosts, failed};
 use super::folder::{JobFolder, hostname};
 use super::records::{
-    Copying, Failed, FarHosts, SourceRoot, below, path_of, text_of, text_of_path,
+    Copying, Failed, FarHosts, SourceRoot, below, bytes_of, path_of, text_of, text_of_path,
 };
 use base::fault::Fault;
 use base::job::Location;
@@ -22,7 +22,7 @@ use mover::pump::source::pattern;
 use mover::pump::source::walk::{Sources, WalkEvent, means_contents};
 use mover::pump::watch::Watch;
 use mover::remote::home;
-use mover::wire::manifest::{Entry, EntryKind};
+use mover::wire::manifest::{Entry, EntryKind, path_is_safe};
 
 /// The sources of a job, as one process reaches them.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Source {
         let mut found: Option<(String, Vec<SourceRoot>)> = None;
         hosts.ask_each(&mut |session, host| {
             let roots = match session.ask(&asked).map_err(|why| session.explain(host, &why))? {
-                Response::Source(Told::Roots(roots)) => roots,
+                Response::Source(Told::Roots(roots)) if roots.iter().all(root_is_safe) => roots,
                 Response::Failed { code, why } => return Err(failed(host, code, &why)),
                 other => return Err(strange(host, &other)),
             };
@@ -202,7 +202,14 @@ impl Source {
         loop {
             let taken = match said {
                 Response::Source(Told::Walks) => Ok(()),
-                Response::Source(Told::Seen(sighting)) => take(sighting),
+                Response::Source(Told::Seen(sighting)) => match unsafe_name(&sighting) {
+                    None => take(sighting),
+                    Some(name) => Err(Fault::peer(format!(
+                        "the far host {} tells of '{name}' in the source, which no file there can \
+                         be called: nothing of it is copied",
+                        hosts.host()
+                    ))),
+                },
                 Response::Source(Told::Walked) => return Ok(()),
                 other => Err(strange(hosts.host(), &other)),
             };
@@ -219,6 +226,29 @@ impl Source {
 
 fn strange(host: &str, answer: &Response) -> Fault {
     Fault::peer(format!("the source's side at {host} answers what makes no sense: {answer:?}"))
+}
+
+/// What another host tells becomes paths at the destination: names are below it, and a size is that
+/// of a file. The first that is not so.
+fn unsafe_name(sighting: &Sighting) -> Option<String> {
+    let Sighting::Entries(entries) = sighting else { return None };
+    let is_safe = |seen: &&Seen| {
+        let name = &seen.name.0;
+        // The folder that is walked has an empty name.
+        let is_top = name.is_empty() && seen.kind == SeenKind::Folder;
+        (is_top || path_is_safe(name)) && i64::try_from(seen.size).is_ok()
+    };
+    let found = entries.iter().find(|seen| !is_safe(seen))?;
+    Some(found.name.0.escape_ascii().to_string())
+}
+
+fn root_is_safe(root: &SourceRoot) -> bool {
+    let is_name = |text: &str| {
+        bytes_of(text).is_some_and(|name| path_is_safe(&name) && !name.contains(&b'/'))
+    };
+    let is_below = root.prefix.is_empty() || root.prefix.strip_suffix('/').is_some_and(is_name);
+    let is_absolute = path_of(&root.folder).is_some_and(|folder| folder.is_absolute());
+    is_below && is_absolute && root.only.as_deref().is_none_or(is_name)
 }
 
 /// Answers a question at a host that sees the source.
@@ -381,5 +411,43 @@ mod tests {
         assert_eq!(of(folder.join("")), (String::new(), None));
         assert_eq!(of(folder.join("f")), (String::new(), Some("f".into())));
         assert!(root(&folder.join("nothing")).is_err());
+    }
+
+    #[test]
+    fn what_leads_out_of_the_destination_is_not_taken() {
+        let seen = |kind, size, name: &[u8]| {
+            let name = Name(name.to_vec());
+            Sighting::Entries(vec![Seen { kind, size, mtime_s: 0, mtime_ns: 0, mode: 0, name }])
+        };
+        let long = i64::MAX as u64;
+        for (kind, size, name, expect) in [
+            (SeenKind::File, long, &b"a/b \xff\n"[..], true),
+            (SeenKind::Folder, 0, b"", true),
+            (SeenKind::Folder, 0, b"a", true),
+            (SeenKind::File, 1, b"", false),
+            (SeenKind::File, 1, b"../a", false),
+            (SeenKind::Link, 1, b"a/../../b", false),
+            (SeenKind::Folder, 1, b"/a", false),
+            (SeenKind::File, 1, b"a\0", false),
+            (SeenKind::File, long + 1, b"a", false),
+        ] {
+            let found = unsafe_name(&seen(kind, size, name));
+            assert_eq!(found.is_none(), expect, "{found:?}: {}", name.escape_ascii());
+        }
+        for (folder, prefix, only, expect) in [
+            ("/data", "set/", None, true),
+            ("/data", "", Some("file"), true),
+            ("data", "", None, false),
+            ("/data", "../", None, false),
+            ("/data", "a/b/", None, false),
+            ("/data", "set", None, false),
+            ("/data", "/", None, false),
+            ("/data", "", Some("../file"), false),
+            ("/data", "", Some(".."), false),
+        ] {
+            let only = only.map(String::from);
+            let root = SourceRoot { folder: folder.into(), prefix: prefix.into(), only };
+            assert_eq!(root_is_safe(&root), expect, "{root:?}");
+        }
     }
 }

@@ -110,7 +110,7 @@ impl<T> Cutter<T> {
     pub fn add(&mut self, item: T, bytes: u64) -> Option<Batch<T>> {
         self.open.items.push(item);
         self.open.files += 1;
-        self.open.bytes += bytes;
+        self.open.bytes = self.open.bytes.saturating_add(bytes);
         self.open_time += self.cutting.cost.of(1, bytes);
         let is_full = self.open_time >= self.wanted() || self.open.files >= FILES_MAX;
         if is_full { self.rest() } else { None }
