@@ -83,7 +83,7 @@ fn far_sources_have_their_names() {
 fn a_killed_worker_of_a_far_source_is_replaced() {
     let scene = Scene::new();
     write_dataset(&scene.path("src"));
-    let line = "spread far,far2:@/src/ @/dst --on local:2 --lease 1 --rate 6MB --json --job @/job";
+    let line = "spread far,far2:@/src/ @/dst --on local:2 --lease 1 --rate 2MB --json --job @/job";
     let running = start(&scene, line);
     let pid = until_some("a worker has a shard", || holder(&scene));
     processes::send(pid, Signal::KILL);
@@ -98,7 +98,7 @@ fn a_killed_worker_of_a_far_source_is_replaced() {
 fn a_lost_login_to_a_source_goes_on_at_another_host() {
     let scene = Scene::new();
     write_dataset(&scene.path("src"));
-    let line = "spread far,far2:@/src/ @/dst --on local:1 --lease 2 --rate 4MB --json --job @/job";
+    let line = "spread far,far2:@/src/ @/dst --on local:1 --lease 2 --rate 2MB --json --job @/job";
     let running = start(&scene, line);
     until("all is planned", || planned(&scene).is_some());
     until("the worker has a shard", || holder(&scene).is_some());
@@ -141,7 +141,7 @@ fn a_file_that_is_gone_is_named() {
     let scene = Scene::new();
     fs::create_dir(scene.path("src")).unwrap();
     (0..600).for_each(|number| write_file(&scene.path(format!("src/{number}")), number, 1000));
-    let line = "spread far,far2:@/src/ @/dst --on local:1 --job @/job --rate 150kB --json";
+    let line = "spread far,far2:@/src/ @/dst --on local:1 --job @/job --rate 60kB --json";
     let running = start(&scene, line);
     until("all is planned", || planned(&scene).is_some());
     processes::send(running.pid(), Signal::INT);
