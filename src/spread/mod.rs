@@ -17,6 +17,7 @@ pub mod planning;
 mod ranges;
 mod rebuilding;
 pub mod records;
+mod shard_work;
 pub mod source;
 mod staged_file;
 mod storage;

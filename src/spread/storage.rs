@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::destination::{Destination, Found, Linked, Name, Reply, Spot, Step, here, strange};
+use super::destination::{Destination, Found, Linked, Reply, Spot, Step, here, strange};
 use super::ending::{Line, each_line};
 use super::far::Hosts;
 use super::folder::{JobFolder, Part, read_json, replace};
 use super::ledgers::Noted;
-use super::records::{
-    Beat, Committed, Failed, ReceiptLine, Shard, ShardDone, Whole, below, text_of,
-};
+use super::records::{Beat, Committed, Failed, ReceiptLine, ShardDone, Whole, below, text_of};
+use super::shard_work::ShardWork;
 use super::source::Source;
 use analysis::shards::given::{self, Turns};
 use analysis::shards::names;
@@ -39,80 +38,6 @@ pub(super) struct Storage {
     had_staging: BTreeSet<Claim>,
     /// What the last call failed at.
     pub(super) trouble: Option<Fault>,
-}
-
-/// A shard that this worker has.
-#[derive(Debug)]
-pub(super) struct ShardWork {
-    pub(super) claim: Claim,
-    pub(super) names: Vec<Vec<u8>>,
-    pub(super) shard: Shard,
-    pub(super) source: PathBuf,
-    prefix: Vec<u8>,
-    /// What earlier attempts have noted.
-    noted: Option<Noted>,
-    /// What earlier attempts have given away, and what was predicted of all that is.
-    pub(super) given: BTreeSet<Vec<u8>>,
-    pub(super) given_ns: u64,
-    surveyed: usize,
-    /// What is still to be copied.
-    pub(super) left: BTreeMap<Vec<u8>, u64>,
-    pub(super) staged: BTreeMap<u64, Staged>,
-    /// Items that are noted, and what became of those that were linked with the one asked for.
-    noted_items: Vec<u64>,
-    linked: BTreeMap<u64, Linked>,
-    committed: BTreeMap<u64, Committed>,
-    pub(super) failed: BTreeMap<u64, Failed>,
-    kept: u64,
-    moved_files: u64,
-    pub(super) moved_bytes: u64,
-    ledger: Option<File>,
-    /// Folders whose new names are not on stable storage yet.
-    unsynced: BTreeSet<Spot>,
-    pub(super) began_s: f64,
-    pub(super) waits: Waits,
-}
-
-/// What is complete in a staging folder.
-#[derive(Clone, Debug)]
-pub(super) struct Staged {
-    pub(super) committed: Committed,
-    /// Which try to copy it was, where each has a folder of its own.
-    pub(super) copied_by: Option<usize>,
-}
-
-impl ShardWork {
-    /// Where an item is in the staging folder.
-    pub(super) fn staged_spot(&self, item: u64, copied_by: Option<usize>) -> Option<Spot> {
-        let name = match (&self.shard.range, &self.shard.whole) {
-            (None, None) => self.names.get(item as usize)?.clone(),
-            _ => STAGED.to_vec(),
-        };
-        let name = match copied_by {
-            Some(number) => [format!("{number}/").as_bytes(), &name].concat(),
-            None => name,
-        };
-        Some(Spot::Staged { attempt: names::of_attempt(self.claim), name: Name(name) })
-    }
-
-    /// The final name of an item.
-    fn final_spot(&self, item: u64) -> Option<Spot> {
-        let name = self.names.get(item as usize)?;
-        Some(match self.shard.range {
-            Some(_) => Spot::Part(self.claim.shard),
-            None => Spot::Final(Name([&self.prefix, &name[..]].concat())),
-        })
-    }
-
-    /// What this attempt has staged.
-    pub(super) fn copied_files(&self) -> u64 {
-        self.moved_files + self.staged.len() as u64
-    }
-
-    pub(super) fn counts(&self) -> (u64, u64, u64) {
-        let bytes = self.committed.values().map(|committed| committed.bytes).sum();
-        (self.committed.len() as u64, bytes, self.failed.len() as u64)
-    }
 }
 
 impl Storage {
@@ -429,7 +354,7 @@ impl Storage {
         let at = work.staged_spot(item, staged.copied_by);
         if linked == Linked::Ours {
             work.moved_files += 1;
-            work.moved_bytes += staged.committed.bytes;
+            work.moved_bytes += work.own_bytes(staged.committed.bytes);
             work.committed.insert(item, staged.committed);
             work.unsynced.insert(spot.above());
         } else {
@@ -488,11 +413,10 @@ impl Storage {
             worker: self.me.clone(),
             host: self.host.clone(),
             far,
-            // A range is no file; what failed of it is told by the shard of the whole.
-            files: if work.shard.range.is_some() { 0 } else { files },
-            bytes: if work.shard.whole.is_some() { 0 } else { bytes },
+            files,
+            bytes,
             kept: work.kept,
-            failed: if work.shard.range.is_some() { 0 } else { failed },
+            failed,
             moved_files: work.moved_files,
             moved_bytes: work.moved_bytes,
             given_ns: work.given_ns,
@@ -590,9 +514,6 @@ fn exists(name: &[u8], shown: &str) -> Failed {
         ),
     }
 }
-
-/// The name in the staging folder of what is no whole file of its source.
-pub(super) const STAGED: &[u8] = b"staged";
 /// Enough that thousands of workers choose different shards.
 const LISTED_MAX: usize = 4096;
 const SURVEYED_AT_ONCE: usize = 2000;

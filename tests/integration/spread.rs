@@ -183,6 +183,22 @@ fn a_large_file_goes_in_ranges() {
     assert!(shards > 10, "{shards} shards");
 }
 
+/// A range is no file, and what puts ranges together moves no bytes a second time.
+#[test]
+fn workers_count_files_and_bytes_once() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("src")).unwrap();
+    write_file(&scene.path("src/large"), 1, 4_000_001);
+    write_file(&scene.path("src/small"), 2, 5_000);
+    scene.succeed("spread @/src/ @/dst --on local:2 --job @/job --split-above 1M");
+    let status = scene.succeed("spread status @/job --json");
+    let job = status.events().into_iter().find(|event| event["event"] == "job").unwrap();
+    let workers = job["workers"].as_array().unwrap();
+    let sum = |key: &str| workers.iter().map(|one| one[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("files"), sum("bytes")), (2, 4_005_001), "{status}");
+    assert_eq!((&job["files"], &job["bytes"]), (&2.into(), &4_005_001.into()), "{status}");
+}
+
 /// The coordinator is asked to end, then killed: the workers go on, and another coordinator
 /// finishes.
 #[test]
