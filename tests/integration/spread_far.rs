@@ -8,7 +8,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::data::files_below;
-use crate::support::far_spreads::{check_copied, holder, noted, ran, start, write_dataset};
+use crate::support::far_spreads::{
+    check_copied, holder, lose_far_sides, noted, ran, start, write_dataset,
+};
 use crate::support::{Scene, far, processes, run, until, until_some};
 
 /// All is there, the receipt agrees when it is read at the far side, and nothing else is there.
@@ -143,11 +145,7 @@ fn a_lost_login_goes_on_at_another_host() {
         let line = "spread @/src/ far,far2:@/dst --on local:1 --lease 2 --rate 4MB --json";
         let running = start(&scene, &format!("{line} {how}"));
         until("the worker has a shard", || holder(&scene).is_some());
-        let cut = |pid: &i32| processes::send(*pid, Signal::KILL);
-        until("its far sides are lost", || {
-            scene.far_processes().iter().for_each(cut);
-            noted(&scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
-        });
+        lose_far_sides(&scene);
         let ended = running.end();
         assert_eq!(ended.code, 0, "{ended}");
         check_done(&scene);

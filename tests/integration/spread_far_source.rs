@@ -7,7 +7,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::data::{assert_same, files_below, odd_names, write_file, write_odd_names};
-use crate::support::far_spreads::{check_copied, holder, noted, ran, start, write_dataset};
+use crate::support::far_spreads::{
+    check_copied, holder, lose_far_sides, noted, ran, start, write_dataset,
+};
 use crate::support::{Scene, processes, until, until_some};
 
 /// How many shards there are, once the plan is complete.
@@ -102,11 +104,7 @@ fn a_lost_login_to_a_source_goes_on_at_another_host() {
     let running = start(&scene, line);
     until("all is planned", || planned(&scene).is_some());
     until("the worker has a shard", || holder(&scene).is_some());
-    let cut = |pid: &i32| processes::send(*pid, Signal::KILL);
-    until("its far sides are lost", || {
-        scene.far_processes().iter().for_each(cut);
-        noted(&scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
-    });
+    lose_far_sides(&scene);
     let ended = running.end();
     assert_eq!(ended.code, 0, "{ended}");
     check_copied(&scene, 302);

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::data::{assert_same, write_file};
 use super::run::{self, Ran, Running};
-use super::{Scene, far};
+use super::{Scene, far, processes, until};
 
 /// 300 small files in four folders, a link, and two files of 8 MiB.
 pub(crate) fn write_dataset(root: &Path) {
@@ -47,6 +48,14 @@ pub(crate) fn noted(scene: &Scene, what: &str) -> Vec<(String, String)> {
     let lines = all.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_string();
     lines.filter(|line| line["what"] == what).map(|l| (text(&l, "who"), text(&l, "why"))).collect()
+}
+
+/// Kills the far sides of workers, again and again, until one has left the host far.
+pub(crate) fn lose_far_sides(scene: &Scene) {
+    until("the far sides are lost", || {
+        scene.far_processes().iter().for_each(|pid| processes::send(*pid, Signal::KILL));
+        noted(scene, "leaves").iter().any(|(_, why)| why.starts_with("far: "))
+    });
 }
 
 /// A worker that has a shard, by the id of its process.
