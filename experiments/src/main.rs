@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "shared", options @ ..] => bench::shared(options),
+        ["bench", "streams", options @ ..] => bench::streams(options),
         ["bench", "walk", options @ ..] => bench::walk(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
         ["bench", "diagnosis", options @ ..] => bench::diagnosis(options),
@@ -92,6 +93,9 @@ cargo xtask COMMAND
                          a copy beside other flows that come and go: its part, theirs, and how
                          soon it has the path again; 16 minutes; writes runs/DATE-shared.md, or
                          with --scavenger, for --pace scavenger, runs/DATE-scavenger.md
+  bench streams [--only NAME] [--jobs N] [--program FILE] [--criteria]
+                         what --streams auto makes of 27 paths, beside the best fixed number;
+                         keeps finished paths; writes runs/DATE-streams.md
   bench walk [--files N] [--rounds N] [--folder DIR] [--program FILE]
                          the planner's walk beside fpart and fd; writes runs/DATE-walk.md
   bench windows [--program FILE]

@@ -20,6 +20,7 @@ mod results;
 mod rows;
 mod shared;
 pub(crate) mod shuffle;
+mod streams;
 mod walk;
 mod windows;
 
@@ -36,6 +37,7 @@ pub(crate) use overlap::overlap;
 pub(crate) use predict::predict;
 pub(crate) use profiles::profiles;
 pub(crate) use shared::shared;
+pub(crate) use streams::streams;
 pub(crate) use walk::walk;
 pub(crate) use windows::windows;
 
