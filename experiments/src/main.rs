@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         ["bench", "predict", options @ ..] => bench::predict(options),
         ["bench", "profiles", options @ ..] => bench::profiles(options),
         ["bench", "shared", options @ ..] => bench::shared(options),
+        ["bench", "cube", options @ ..] => bench::cube(options),
         ["bench", "streams", options @ ..] => bench::streams(options),
         ["bench", "walk", options @ ..] => bench::walk(options),
         ["bench", "windows", options @ ..] => bench::windows(options),
@@ -93,6 +94,9 @@ cargo xtask COMMAND
                          a copy beside other flows that come and go: its part, theirs, and how
                          soon it has the path again; 16 minutes; writes runs/DATE-shared.md, or
                          with --scavenger, for --pace scavenger, runs/DATE-scavenger.md
+  bench cube [--program FILE] [--criteria]
+                         copies through a source disk, a link and a sink disk that are held to
+                         three rates each: 27 cells, 15 minutes; writes runs/DATE-cube.md
   bench streams [--only NAME] [--jobs N] [--program FILE] [--criteria]
                          what --streams auto makes of 27 paths, beside the best fixed number;
                          keeps finished paths; writes runs/DATE-streams.md

@@ -1,6 +1,7 @@
 //! datapump compared with other tools, on this machine, in one run.
 
 mod cpu;
+mod cube;
 mod diagnosis;
 #[path = "../../../tests/integration/support/far.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use xtask::packages;
 use xtask::step::{cargo, root, run, target_folder};
 
+pub(crate) use cube::cube;
 pub(crate) use diagnosis::diagnosis;
 pub(crate) use instructions::instructions;
 pub(crate) use many::many;
