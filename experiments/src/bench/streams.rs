@@ -1,4 +1,4 @@
-//! `cargo xtask bench streams`: what `--streams auto` makes of a path, beside the best fixed number.
+//! `cargo xtask bench streams`: what `--streams auto` makes of a path, beside the best number.
 //!
 //! In each cell short copies find the best of the fixed numbers. Then the same bytes go with that
 //! number, with `auto` that knows nothing of the path, and with `auto` that has moved them once.
@@ -311,10 +311,10 @@ const FIXED: &[u16] = &[1, 2, 4, 8, 16, 32, 64];
 /// Of the fixed numbers the least that is this near to the fastest counts as the best: more
 /// streams than are needed are no merit.
 const AS_FAST: f64 = 0.98;
-const LOOK_AFTER: Duration = Duration::from_secs(6);
-const LOOK_FOR: Duration = Duration::from_secs(7);
+const LOOK_AFTER: Duration = Duration::from_secs(4);
+const LOOK_FOR: Duration = Duration::from_secs(5);
 /// What was under way when a copy was stopped, and its far side, are gone by then.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(1);
 /// As many bytes as the fastest moves in this time.
 const COPY_S: f64 = 60.0;
 const COPY_MAX: Duration = Duration::from_secs(600);
