@@ -3,9 +3,11 @@
 //!
 //! More streams are tried only for a reason that can be seen: the window of each, its send buffer,
 //! losses by chance, or its thread, holds it back, and no queue stands. Then the rate is measured
-//! with as many as before, with more, and with as many as before again, as the path may change
-//! meanwhile. More stay only if they are faster than fewer were both times. Where a queue stands,
-//! the path is full: of more than four streams half is tried, and stays unless it is slower.
+//! with as many as before and with more. Where the gain is large, and those that were there before
+//! have not become faster themselves, it is the new ones' and they stay. In doubt the rate is
+//! measured with as many as before again, as the path may have changed meanwhile: more stay only
+//! if they are faster than fewer were both times. Where a queue stands, the path is full: of more
+//! than four streams half is tried, and stays unless it is slower.
 
 use std::collections::BTreeMap;
 
@@ -45,6 +47,8 @@ pub(crate) struct StreamController {
     now: Tick,
     stage: Stage,
     span: Span,
+    /// What each stream had when the trial began, in bytes a second.
+    had: BTreeMap<u32, f64>,
     /// How often a trial for a reason gained nothing.
     failed: BTreeMap<&'static str, u32>,
     /// Spans in a row with a queue that nothing is to be done about.
@@ -111,6 +115,7 @@ impl StreamController {
             now: Tick(0),
             stage: Stage::Watching,
             span: Span::default(),
+            had: BTreeMap::new(),
             failed: BTreeMap::new(),
             full_spans: 0,
             is_settled: false,
@@ -138,11 +143,15 @@ impl StreamController {
         if rate <= 0.0 || (is_watching && seen.is_none()) {
             return self.settle_in_time();
         }
+        let each = self.span.rates();
         self.span = Span { since: look.at, ..Span::default() };
         match self.stage {
-            Stage::Watching => self.watched(look, rate, seen?),
+            Stage::Watching => {
+                self.had = each;
+                self.watched(look, rate, seen?)
+            }
             Stage::Trying(trial) if trial.to < trial.from => self.tried_fewer(trial, rate, seen),
-            Stage::Trying(trial) => Some(self.tried_more(trial, rate)),
+            Stage::Trying(trial) => Some(self.tried_more(trial, rate, &each)),
             Stage::Comparing(trial, with) => Some(self.compared(trial, with, rate)),
         }
     }
@@ -174,7 +183,7 @@ impl StreamController {
         if self.failed.get(reason.name()).is_some_and(|failed| *failed >= FAILED_MAX) {
             return Some(self.settle(StepReason::NoGain));
         }
-        let takes = self.trial_takes(rate);
+        let takes = self.trial_takes(to, rate);
         if look.left_bytes.is_some_and(|left| (left as f64) < rate * takes.seconds()) {
             return None; // the copy is nearly over
         }
@@ -186,8 +195,14 @@ impl StreamController {
         Some(self.step(to, reason, Some(rate), None))
     }
 
-    fn tried_more(&mut self, trial: Trial, rate: f64) -> StreamStep {
-        let Trial { from, before, .. } = trial;
+    fn tried_more(&mut self, trial: Trial, rate: f64, each: &BTreeMap<u32, f64>) -> StreamStep {
+        let Trial { from, to, before, .. } = trial;
+        let had: f64 = self.had.values().sum();
+        let have: f64 = self.had.keys().filter_map(|number| each.get(number)).sum();
+        if rate >= before * GAIN_BEYOND_DOUBT && have <= had * NO_FASTER {
+            self.stage = Stage::Watching;
+            return self.step(to, StepReason::Gain, Some(before), Some(rate));
+        }
         if rate >= before * GAIN {
             self.stage = Stage::Comparing(trial, rate);
             return self.step(from, StepReason::Compare, Some(before), Some(rate));
@@ -268,12 +283,16 @@ impl StreamController {
         self.begun.map_or(Nanos(0), |begun| self.now.since(begun))
     }
 
-    /// How long a trial takes, about, at this rate: three measurements, and what streams that end
-    /// have still to send.
-    fn trial_takes(&self, rate: f64) -> Nanos {
+    /// How long it takes, about, until it is known what so many streams bring: a measurement, and
+    /// what streams that end have still to send.
+    fn trial_takes(&self, to: u16, rate: f64) -> Nanos {
+        let measures = SPAN_MIN.0 + CALM_MIN.0;
+        if to >= self.count {
+            return Nanos(measures);
+        }
         let of_each = rate / f64::from(self.count.max(1));
         let ends_s = self.bounds.lane_bytes as f64 / of_each.max(1.0);
-        Nanos(3 * (SPAN_MIN.0 + CALM_MIN.0)) + Nanos((ends_s.min(1e6) * 1e9) as u64)
+        Nanos(measures) + Nanos((ends_s.min(1e6) * 1e9) as u64)
     }
 }
 
@@ -313,6 +332,16 @@ impl Span {
             self.with_losses += u32::from(lost > 0);
             self.with_bursts += u32::from(lost as f64 > burst);
         }
+    }
+
+    /// What each stream delivered, in bytes a second.
+    fn rates(&self) -> BTreeMap<u32, f64> {
+        let rate = |(number, first): (&u32, &PathSample)| {
+            let last = self.last.get(number).filter(|last| last.at > first.at)?;
+            let bytes = last.bytes_acked.saturating_sub(first.bytes_acked) as f64;
+            Some((*number, bytes / last.at.since(first.at).seconds()))
+        };
+        self.first.iter().filter_map(rate).collect()
     }
 
     /// What was seen; `None` where no sample has come yet.
@@ -397,6 +426,9 @@ const CALM_RTTS: u64 = 6;
 const CALM_MIN: Nanos = Nanos::from_millis(300);
 /// More streams stay if they are this much faster; fewer if they are as fast as this.
 const GAIN: f64 = 1.08;
+/// This much faster cannot be the path alone where the streams of before are no faster than this.
+const GAIN_BEYOND_DOUBT: f64 = 1.5;
+const NO_FASTER: f64 = 1.1;
 const AS_FAST: f64 = 0.95;
 /// After so many trials for a reason that gained nothing there is no other.
 const FAILED_MAX: u32 = 2;
