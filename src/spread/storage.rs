@@ -220,6 +220,7 @@ impl Storage {
             names,
             shard,
             source,
+            is_source_far: self.source.host().is_some(),
             prefix,
             noted: None,
             given: BTreeSet::new(),

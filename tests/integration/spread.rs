@@ -299,7 +299,6 @@ fn bad_jobs_are_refused() {
         ("spread other:a far:@/dst2", 2, "are both on far hosts"),
         ("spread @/src other:a @/dst2", 2, "make a job for each place"),
         ("spread null:4G @/dst2", 2, "is no file and no folder"),
-        ("spread other:a @/dst2 --split-above 1G", 2, "is copied whole"),
         ("spread status @/plain", 2, "is no job folder"),
         ("spread status @/nowhere", 2, "there is no job folder"),
         ("spread resume @/job", 2, "any more: it is finished"),
