@@ -76,6 +76,12 @@ impl ShardWork {
         })
     }
 
+    /// The final name of the file that it is a range of.
+    pub(super) fn whole_of_range(&self) -> Option<Spot> {
+        self.shard.range.as_ref()?;
+        Some(Spot::Final(Name([&self.prefix, &self.names.first()?[..]].concat())))
+    }
+
     /// What this attempt has staged.
     pub(super) fn copied_files(&self) -> u64 {
         self.moved_files + self.staged.len() as u64
