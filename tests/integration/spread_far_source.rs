@@ -171,7 +171,7 @@ fn a_far_file_that_changes_between_its_ranges_is_named() {
     let scene = Scene::new();
     write_dataset(&scene.path("src"));
     write_file(&scene.path("src/large-1"), 5, 20 << 20);
-    let line = format!("spread far,far2:@/src/ @/dst --on local:1 {IN_RANGES} --rate 3MB");
+    let line = format!("spread far,far2:@/src/ @/dst --on local:1 {IN_RANGES} --rate 1MB");
     let running = start(&scene, &line);
     until("a range of it is there", || {
         let done = fs::read_dir(scene.path("job/done")).into_iter().flatten();
