@@ -188,6 +188,7 @@ fn copy(streams: u16, seal: Seal, path_samples: PathSamples) -> (Cost, usize) {
         target_host: Some("there".into()),
         settings,
         listed: None,
+        range: None,
         remote: Remote::default(),
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_datapump"));

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         target: Location::Path(target),
         target_host: None,
         listed: None,
+        range: None,
         settings: Settings { recursive: true, ..Settings::default() },
         remote: Remote::default(),
     };

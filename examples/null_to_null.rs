@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             target: Location::Null { len: 0 },
             target_host: None,
             listed: None,
+            range: None,
             settings: Settings { streams, digest: DigestKind::None, ..Settings::default() },
             remote: Remote::default(),
         };

@@ -313,6 +313,7 @@ fn expected(settings: &Settings) -> Expected {
         target_host: None,
         settings: settings.clone(),
         listed: None,
+        range: None,
         remote: Remote::default(),
     };
     Expected::of(&job, Origin { single: false, endless: false }, None)

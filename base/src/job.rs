@@ -1,11 +1,12 @@
 //! A transfer as it is ordered (source, destination, options), and its outcome.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::cpus::Cpus;
 use super::path::PathSample;
-use super::settings::{DataSet, Settings, choice};
+use super::settings::{DataSet, Moment, Settings, choice};
 use super::stream_steps::StreamStep;
 use super::tally::SideReport;
 use super::units::{Nanos, Rate};
@@ -127,7 +128,37 @@ pub struct Job {
     pub settings: Settings,
     /// The names below the only source to copy; everything where it is not set.
     pub listed: Option<Listed>,
+    /// What of the only file to copy is wanted, where that is not all of it.
+    pub range: Option<FileRange>,
     pub remote: Remote,
+}
+
+/// A part of a far file, which becomes a file of its own here, for its owner alone, and with the
+/// digest of its part of the file's BLAKE3 tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    pub bytes: Range<u64>,
+    /// What the file must be, so that its other parts fit.
+    pub of_size: u64,
+    pub of_mtime: Moment,
+}
+
+impl FileRange {
+    /// The largest requests, at most of so many bytes, that its ends are between; 0 where there are
+    /// none.
+    pub fn request_bytes(&self, at_most: u32) -> u32 {
+        let Range { start, end } = self.bytes;
+        let ends = if end == self.of_size { start } else { start | end };
+        let largest = 1_u64 << ends.trailing_zeros().min(u32::BITS - 1);
+        let largest = u32::try_from(largest).unwrap_or(u32::MAX);
+        largest.min(at_most.checked_ilog2().map_or(0, |log| 1 << log))
+    }
+
+    /// The rest of the file.
+    pub fn outside(&self) -> Vec<(u64, u64)> {
+        let ends = [(0, self.bytes.start), (self.bytes.end, self.of_size)];
+        ends.into_iter().filter(|(start, end)| start < end).collect()
+    }
 }
 
 /// What carries the bytes between the two sides.
@@ -373,4 +404,38 @@ pub enum Notice {
     },
     /// The number of streams has changed, or is settled.
     Streams(StreamStep),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_is_in_a_range_and_outside_of_it() {
+        let mib = 1 << 20;
+        // Bytes, the size of the file, the largest requests, and what becomes of them.
+        let cases = [
+            (0..mib, 10 * mib, 4 << 20, 1 << 20),
+            (mib..2 * mib, 10 * mib, 4 << 20, 1 << 20),
+            (8 * mib..8 * mib + 1, 8 * mib + 1, 1 << 20, 1 << 20),
+            (4 * mib..8 * mib, 9 * mib, 61 * 4096, 32 * 4096),
+            (1024..2048, 2049, 1 << 20, 1024),
+            (3..9, 20, 1 << 20, 1),
+            (0..mib, 2 * mib, 0, 0),
+        ];
+        for (bytes, of_size, at_most, expect) in cases {
+            let range = FileRange { bytes, of_size, of_mtime: Moment::default() };
+            assert_eq!(range.request_bytes(at_most), expect, "{range:?}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_file_is_outside() {
+        let outside = |bytes: Range<u64>| {
+            FileRange { bytes, of_size: 9, of_mtime: Moment::default() }.outside()
+        };
+        assert_eq!(outside(0..4), [(4, 9)]);
+        assert_eq!(outside(4..8), [(0, 4), (8, 9)]);
+        assert_eq!(outside(8..9), [(0, 8)]);
+    }
 }

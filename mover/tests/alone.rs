@@ -29,6 +29,7 @@ fn the_far_side_alone_serves_a_push_and_a_pull() {
             target: Location::Path(to.clone()),
             target_host: if is_pull { None } else { far() },
             listed: None,
+            range: None,
             settings: Settings::default(),
             remote: Remote::default(),
         };

@@ -109,9 +109,9 @@ their folder.";
 /// How a job over many nodes goes, below the options of the command.
 pub(crate) const SPREAD: &str = "\
 SRC and DST are folders or files that all nodes see under the same path, as they see the job\n\
-folder; or one of both is on one far host or more that all see it, HOST,HOST:/FOLDER, to each of\n\
-which ssh logs in from all nodes without a question. The sources are cut into shards, which\n\
-workers claim while the plan is still made; a file of a far SRC goes whole. A worker that is lost\n\
+folder. One of the two may be on far hosts instead that all see it, HOST:/FOLDER or\n\
+HOST,HOST:/FOLDER; ssh logs in to each of them from all nodes without a question. The sources\n\
+are cut into shards, which workers claim while the plan is still made. A worker that is lost\n\
 costs the files that it had open: others take its shards. Nothing at DST is replaced. At the end\n\
 the job folder has one receipt, for 'datapump verify' and b3sum --check.\n\
 Ctrl-C stops the workers; 'datapump spread resume JOB' continues, also after the coordinator was\n\

@@ -157,6 +157,7 @@ impl Order {
             target_host,
             settings: self.settings.clone(),
             listed: None,
+            range: None,
             remote,
         }
     }

@@ -301,6 +301,7 @@ impl Order {
                 target_host: target.host,
                 settings: Settings { compress, ..settings },
                 listed: wanted.files_from.map(|file| Listed { file, nul: wanted.files_from_nul }),
+                range: None,
                 remote: Remote {
                     ssh: ssh_to(wanted.remote.ssh.clone(), port, None),
                     ..wanted.remote

@@ -121,9 +121,6 @@ impl SpreadArgs {
         if far.is_some() && far_source.is_some() {
             return Err(BOTH_FAR.to_string());
         }
-        if far_source.is_some() && typed.value(&spreading::SPLIT_ABOVE)?.is_some() {
-            return Err(NO_RANGES.to_string());
-        }
         let settings = Settings::default();
         let rate = typed.value(&moving::RATE)?.flatten();
         let mut links = Links::Copy;
@@ -409,9 +406,7 @@ fn follow(
         Told::Warning(text) => console.warning(&text),
         Told::Planned(planned) => {
             planned.warnings.iter().for_each(|text| console.warning(text));
-            let is_source_far = manifest.far_source.is_some();
-            let figures = page::PlanFigures { is_source_far, ..figures(planned, how) };
-            console.remark(page::plan(&figures).trim_end());
+            console.remark(page::plan(&figures(planned, how)).trim_end());
         }
         Told::Progress(overview) => {
             watched.overview(overview);
@@ -586,7 +581,5 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
 const BOTH_FAR: &str = "SRC and DST are both on far hosts: one of them is seen by the nodes. Run \
                         spread at one of the two sites, on a host there, with the other end as \
                         HOST,HOST:/PATH";
-const NO_RANGES: &str = "--split-above is for sources that the nodes see: a file of a far host is \
-                         copied whole, by one worker";
 const NO_ENDS: &str = "spread needs a source and a destination: datapump spread [OPTIONS] SRC... \
                        DST; or status, resume, cancel or report, and a job folder";

@@ -261,6 +261,7 @@ impl Rig {
             target_host,
             settings: self.settings(cell),
             listed: None,
+            range: None,
             remote,
         };
         self.transfer(job, cell.scenario.has_net(), watch)

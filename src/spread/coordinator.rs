@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::destination::Destination;
 use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
-use super::events::Events;
+use super::events::{Events, GIVES_UP, last_note};
 use super::folder::{JobFolder, Part};
 use super::launcher::{End, Launcher, Seen, WorkerCommand, WorkerState};
 use super::planning::{Planned, make_plan};
@@ -381,7 +381,9 @@ impl Coordinator<'_> {
                 decision => {
                     if let Some(what) = left_because(decision) {
                         let process = self.launcher.process_name(&name);
-                        let text = format!("{process} {}: it is not started again", said(&end));
+                        let why = self.last_words(look, &process);
+                        let text =
+                            format!("{process} {}{why}: it is not started again", said(&end));
                         self.events.note(what, None, &text);
                         tell(Told::Warning(text));
                     }
@@ -458,6 +460,15 @@ impl Coordinator<'_> {
         }
         debug_assert!(look.overview.state == JobState::Done);
         Ok(())
+    }
+
+    /// Why the last worker that was started under this name gave up, where it has noted that.
+    fn last_words(&self, look: &Look, process: &str) -> String {
+        let of_it = look.overview.workers.iter().filter(|worker| worker.started_as == process);
+        let notes = of_it.filter_map(|worker| last_note(self.folder, &worker.name));
+        let last =
+            notes.filter(|note| note.what == GIVES_UP).max_by(|a, b| a.time_utc.cmp(&b.time_utc));
+        last.map_or(String::new(), |note| format!(" ({})", note.why))
     }
 
     fn nobody_left(&self) -> Result<Fault, Fault> {

@@ -14,15 +14,15 @@ use super::destination::far::Far;
 use super::destination::{Destination, DestinationFolder, Name, Spot};
 use super::far::{FarEnd, Tries};
 use super::ranges::{Pace, Progress, assemble, copy_range};
-use super::records::{Copying, Shard, below};
+use super::records::{Copying, Range, Shard, below};
 use super::shard_work::STAGED;
 use super::staged_file::StagedFile;
 use analysis::shards::given;
 use analysis::shards::lease::LeaseTimes;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
-use base::job::{Job, Listed, Location, Notice, Outcome};
-use base::settings::{Direct, EngineChoice, Fsync, Links, Settings};
+use base::job::{FileRange, Job, Listed, Location, Notice, Outcome};
+use base::settings::{Direct, EngineChoice, Fsync, Links, Moment, Settings};
 use base::units::{Nanos, Rate, Tick};
 use mover::io::clock;
 use mover::pump::watch::Watch;
@@ -92,6 +92,12 @@ pub(super) struct ShardOrder {
 }
 
 impl ShardOrder {
+    /// A range of a file that this host does not see.
+    fn is_far_range(&self) -> bool {
+        let is_far = self.far.as_ref().is_some_and(|tries| tries.end == FarEnd::Source);
+        is_far && self.shard.range.is_some()
+    }
+
     /// The staging folder; each try at a far host has a folder of its own in it.
     fn staging(&self, copied_by: Option<usize>) -> PathBuf {
         let attempt = self.place.staging().join(&self.attempt);
@@ -119,9 +125,13 @@ impl ShardCopy {
             began: clock::now(),
         };
         let (of_thread, tell) = (copy.same(), tell.clone());
-        thread::spawn(move || match order.shard.is_of_files() {
-            true => drop(tell.send(Told::Ended(of_thread.all_files(&order, &tell)))),
-            false => one_file(&order, &of_thread.progress, &tell),
+        thread::spawn(move || {
+            let ended = match order.shard.is_of_files() {
+                true => of_thread.all_files(&order, &tell),
+                false if order.is_far_range() => of_thread.far_range(&order, &tell),
+                false => one_file(&order, &of_thread.progress, &tell),
+            };
+            let _ = tell.send(Told::Ended(ended));
         });
         copy
     }
@@ -161,6 +171,20 @@ impl ShardCopy {
             waits.destination_s += some.destination_s;
             last = Some((count, clock::now().since(began)));
         }
+    }
+
+    /// A range of a far file is copied as a file is, over the streams of a copy.
+    fn far_range(&self, order: &ShardOrder, tell: &Sender<Told>) -> Result<Waits, Fault> {
+        let ShardCopy { watch, progress, .. } = self;
+        order.pace.wait(&progress.stop);
+        let began = clock::now();
+        let ended = at_a_host(order, progress, tell, &mut |at| {
+            // What a lost host gave of it is of no use to the next.
+            progress.bytes.store(0, Relaxed);
+            copy_at(order, &mut order.items.clone(), at, (watch, progress), tell)
+        });
+        order.pace.spend(progress.bytes.load(Relaxed), began);
+        ended
     }
 
     /// It ends within a second.
@@ -279,7 +303,7 @@ fn copy_at(
 }
 
 /// Copies a range, or puts a file together.
-fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
+fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) -> Result<Waits, Fault> {
     let done = at_a_host(order, progress, tell, &mut |Try { host, copied_by }| {
         let staged = order.staged(copied_by);
         let (bytes, (digest, waits)) = match (&order.shard.range, &order.shard.whole) {
@@ -307,7 +331,7 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
         };
         Ok((bytes, digest, waits, copied_by))
     });
-    let ended = match done {
+    match done {
         Ok((bytes, digest, waits, copied_by)) => {
             let digest = Some(digest);
             let _ = tell.send(Told::Staged { item: 0, bytes, digest, copied_by });
@@ -319,8 +343,7 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) {
             let _ = tell.send(Told::Failed { item: 0, fault });
             Ok(Waits::default())
         }
-    };
-    let _ = tell.send(Told::Ended(ended));
+    }
 }
 
 fn range_to(
@@ -373,9 +396,16 @@ fn carry_out(
         target_host,
         settings: settings(&order.copying),
         listed,
+        range: order.shard.range.as_ref().map(wanted_range),
         remote: order.far.as_ref().map(|tries| tries.remote.clone()).unwrap_or_default(),
     };
     remote::copy::run(&job, watch).map(|outcome| waits(&outcome))
+}
+
+fn wanted_range(range: &Range) -> FileRange {
+    let Range { offset, len, size, mtime_s, mtime_ns } = *range;
+    let of_mtime = Moment { seconds: mtime_s, nanos: mtime_ns };
+    FileRange { bytes: offset..offset.saturating_add(len), of_size: size, of_mtime }
 }
 
 fn settings(copying: &Copying) -> Settings {

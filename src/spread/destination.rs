@@ -204,13 +204,27 @@ pub enum Reply {
 }
 
 /// What has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// File, folder or link: the bits of its mode that say so.
     pub kind: u32,
     pub size: u64,
     pub mtime_s: i64,
     pub mtime_ns: i64,
+    /// Of a symbolic link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Name>,
+}
+
+impl Found {
+    /// Whether a copy leaves it as it is: a link of the same target, or a file of the same size and
+    /// time.
+    pub fn is_as(&self, source: &Found) -> bool {
+        match (&self.target, &source.target) {
+            (Some(one), Some(other)) => one == other,
+            _ => self == source,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The event log: who did what, and why. Each process appends to a file of its own.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -9,6 +9,15 @@ use super::records::EventLine;
 use analysis::report::utc::utc;
 use analysis::shards::Claim;
 use mover::io::clock;
+
+/// What a worker notes before it ends for a reason that it cannot mend.
+pub(super) const GIVES_UP: &str = "gives up";
+
+/// The last line of a worker's log.
+pub(super) fn last_note(folder: &JobFolder, worker: &str) -> Option<EventLine> {
+    let text = fs::read_to_string(folder.file(Part::Events, worker)).ok()?;
+    text.lines().next_back().and_then(|line| serde_json::from_str(line).ok())
+}
 
 /// One process's part of the log. A log that cannot be written stops nothing.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use analysis::shards::far::order;
 use base::fault::{Class, Fault};
 use base::job::Remote;
 use base::units::Nanos;
+use mover::io::clock;
 use mover::pump::watch::Watch;
 use mover::remote::launch::{Launch, Launched, Login};
 
@@ -36,6 +37,8 @@ pub struct Hosts {
     remote: Remote,
     session: Option<Session>,
     news: Vec<News>,
+    /// A host that says nothing for so long while it is asked is lost.
+    silent_for: Nanos,
 }
 
 /// What is told of far hosts.
@@ -70,13 +73,13 @@ impl Hosts {
             may_have_fewer_streams: true,
             ..Remote::default()
         };
-        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new() }
+        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new(), silent_for: SILENT_FOR }
     }
 
     /// One of the hosts alone, by a login of its own.
     pub fn alone(end: FarEnd, host: &str, remote: &Remote) -> Hosts {
         let (hosts, remote) = (vec![host.to_string()], remote.clone());
-        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new() }
+        Hosts { end, hosts, at: 0, remote, session: None, news: Vec::new(), silent_for: SILENT_FOR }
     }
 
     /// The host that is used.
@@ -128,7 +131,7 @@ impl Hosts {
     fn try_ask(&mut self, asked: &Asked, proof: &Proof<'_>) -> Result<Response, Fault> {
         let host = self.host().to_string();
         if self.session.is_none() {
-            let mut session = Session::start(&host, &self.remote)?;
+            let mut session = Session::start(&host, &self.remote, self.silent_for)?;
             proof(&mut session, &host)?;
             self.news.push(News::LoggedIn(host.clone()));
             self.session = Some(session);
@@ -144,7 +147,9 @@ impl Hosts {
     pub fn hear(&mut self, watch: &Watch) -> Result<Response, Fault> {
         let host = self.host().to_string();
         let heard = match &mut self.session {
-            Some(session) => session.said_unless(watch).map_err(|why| session.explain(&host, &why)),
+            Some(session) => session
+                .said_unless(&|| watch.stopping())
+                .map_err(|why| session.explain(&host, &why)),
             None => Err(Fault::new(Class::Unreachable, format!("no login to {host}"))),
         };
         match heard {
@@ -166,6 +171,7 @@ impl Hosts {
         let fault = match said {
             Response::Failed { code, why } => return Err(failed(self.host(), code, &why)),
             Response::Greeting { .. } => Fault::peer(format!("{} greets again", self.host())),
+            Response::Busy => Fault::peer(format!("{} says nothing", self.host())),
             said => return Ok(said),
         };
         self.session = None;
@@ -180,7 +186,8 @@ impl Hosts {
     ) -> Result<(), Fault> {
         let mut refused = Vec::new();
         for host in &self.hosts {
-            let asked = Session::start(host, &self.remote).and_then(|mut s| ask(&mut s, host));
+            let session = Session::start(host, &self.remote, self.silent_for);
+            let asked = session.and_then(|mut session| ask(&mut session, host));
             match asked {
                 Ok(()) => {}
                 Err(fault) if fault.class == Class::Unreachable => {
@@ -230,10 +237,11 @@ pub struct Session {
     input: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
     launched: Option<Launched>,
+    silent_for: Nanos,
 }
 
 impl Session {
-    fn start(host: &str, remote: &Remote) -> Result<Session, Fault> {
+    fn start(host: &str, remote: &Remote, silent_for: Nanos) -> Result<Session, Fault> {
         let launch = Launch::Ssh { host: host.to_string(), remote: remote.clone() };
         let (launched, input, output) = launch.start_as(&[WORD.to_string()], Login::Again)?;
         let (tell, lines) = sync_channel(1);
@@ -245,7 +253,8 @@ impl Session {
                 }
             }
         });
-        let mut session = Session { input: Some(input), lines, launched: Some(launched) };
+        let mut session =
+            Session { input: Some(input), lines, launched: Some(launched), silent_for };
         match session.greeted() {
             Ok(()) => Ok(session),
             Err(why) => Err(session.explain(host, &why)),
@@ -274,21 +283,26 @@ impl Session {
     }
 
     fn said(&mut self) -> Result<Response, String> {
-        // ssh itself sees that the host is lost; a step may take as long as its storage does.
-        let line = self.lines.recv().map_err(|_| ENDED)?;
-        understood(&line)
+        self.said_unless(&|| false).map(|said| said.unwrap_or(Response::Busy))
     }
 
-    /// The next answer, or nothing where the watch is stopped before.
-    fn said_unless(&mut self, watch: &Watch) -> Result<Option<Response>, String> {
+    /// The next answer, or nothing where it is stopped before. ssh itself sees that a host is lost;
+    /// a step may take as long as its storage does, and then it is told that it goes on.
+    fn said_unless(&mut self, stopping: &dyn Fn() -> bool) -> Result<Option<Response>, String> {
+        let mut heard_at = clock::now();
         loop {
-            let line = match self.lines.recv_timeout(LOOK_EVERY) {
-                Ok(line) => line,
-                Err(RecvTimeoutError::Timeout) if watch.stopping() => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => continue,
+            match self.lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => match understood(&line)? {
+                    Response::Busy => heard_at = clock::now(),
+                    said => return Ok(Some(said)),
+                },
+                Err(RecvTimeoutError::Timeout) if stopping() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(ENDED.to_string()),
-            };
-            return understood(&line).map(Some);
+            }
+            if clock::now().since(heard_at) > self.silent_for {
+                return Err(format!("nothing was heard from it for {}", self.silent_for));
+            }
         }
     }
 
@@ -320,8 +334,59 @@ const ENDED: &str = "the connection ended";
 const CONNECTS_WITHIN: [&str; 2] = ["-o", "ConnectTimeout=10"];
 /// A program may have to be sent there first.
 const GREETS_WITHIN: Duration = Duration::from_secs(120);
+/// It tells every five seconds that it goes on.
+const SILENT_FOR: Nanos = Nanos::from_millis(60_000);
 /// How often it is looked whether to stop while nothing is heard.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Lines that a login's start-up files may print.
 const NOISE_LINES_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spread::source::{Question, Told};
+
+    /// One host greets and then hangs, in the middle of a walk too; the other answers.
+    #[test]
+    fn a_host_that_hangs_is_left_for_the_next() {
+        let scratch = tempfile::tempdir().unwrap();
+        let script = scratch.path().join("ssh");
+        let lines = format!(
+            "printf '\\n{MARK}\\n{{\"greeting\":{{\"program\":\"{PROGRAM}\"}}}}\\n'
+             read -r asked
+             case $1 in walks) echo '{{\"source\":\"walks\"}}';; esac
+             [ $1 = answers ] || exec sleep 1000
+             echo '\"busy\"'
+             echo '{{\"source\":{{\"roots\":[]}}}}'
+             read -r asked"
+        );
+        std::fs::write(&script, lines).unwrap();
+        let remote = Remote {
+            ssh: Some(vec!["/bin/sh".into(), script.to_str().unwrap().into()]),
+            datapump: Some("datapump".into()),
+            ..Remote::default()
+        };
+        let silent_for = Nanos::from_millis(300);
+        let mut hosts = Hosts { silent_for, ..Hosts::alone(FarEnd::Source, "hangs", &remote) };
+        hosts.hosts.push("answers".into());
+        let asked = Asked::Source(Question::Find(Vec::new()));
+        let said = hosts.ask(&asked, &|_, _| Ok(())).unwrap();
+        assert!(
+            matches!(&said, Response::Source(Told::Roots(roots)) if roots.is_empty()),
+            "{said:?}"
+        );
+        let [News::LoggedIn(_), News::Refused(host, why), News::LoggedIn(other)] =
+            &hosts.news()[..]
+        else {
+            panic!("it is told which host hangs")
+        };
+        assert_eq!((&**host, &**other), ("hangs", "answers"));
+        assert!(why.contains("the login to hangs broke: nothing was heard from it for"), "{why}");
+        let mut hosts = Hosts { silent_for, ..Hosts::alone(FarEnd::Source, "walks", &remote) };
+        hosts.ask(&asked, &|_, _| Ok(())).unwrap();
+        let (notices, _told) = std::sync::mpsc::channel();
+        let lost = hosts.hear(&Watch::new(notices)).unwrap_err();
+        assert!(lost.class == Class::Unreachable && lost.text.contains("nothing was heard"));
+    }
+}

@@ -17,6 +17,8 @@ pub(super) struct ShardWork {
     pub(super) names: Vec<Vec<u8>>,
     pub(super) shard: Shard,
     pub(super) source: PathBuf,
+    /// The source is far, so that a range is staged under the name of its file.
+    pub(super) is_source_far: bool,
     pub(super) prefix: Vec<u8>,
     /// What earlier attempts have noted.
     pub(super) noted: Option<Noted>,
@@ -55,6 +57,7 @@ impl ShardWork {
     pub(super) fn staged_spot(&self, item: u64, copied_by: Option<usize>) -> Option<Spot> {
         let name = match (&self.shard.range, &self.shard.whole) {
             (None, None) => self.names.get(item as usize)?.clone(),
+            (Some(_), None) if self.is_source_far => self.names.get(item as usize)?.clone(),
             _ => STAGED.to_vec(),
         };
         let name = match copied_by {
@@ -71,6 +74,12 @@ impl ShardWork {
             Some(_) => Spot::Part(self.claim.shard),
             None => Spot::Final(Name([&self.prefix, &name[..]].concat())),
         })
+    }
+
+    /// The final name of the file that it is a range of.
+    pub(super) fn whole_of_range(&self) -> Option<Spot> {
+        self.shard.range.as_ref()?;
+        Some(Spot::Final(Name([&self.prefix, &self.names.first()?[..]].concat())))
     }
 
     /// What this attempt has staged.
@@ -95,5 +104,5 @@ impl ShardWork {
     }
 }
 
-/// The name in the staging folder of what is no whole file of its source.
+/// The name in the staging folder of what is no file that a copy has made.
 pub(super) const STAGED: &[u8] = b"staged";

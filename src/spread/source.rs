@@ -37,8 +37,8 @@ pub enum Source {
 pub enum Question {
     /// What these words stand for, as they were typed.
     Find(Vec<Name>),
-    /// What has these paths now.
-    Look(Vec<Name>),
+    /// What has these paths now, or what links of these paths lead to.
+    Look { paths: Vec<Name>, follows: bool },
     /// All that is to be copied of a source.
     Walk { root: SourceRoot, copying: WalkedBy },
 }
@@ -170,12 +170,18 @@ impl Source {
     }
 
     /// What has these paths now; nothing is said of one that cannot be looked at.
-    pub fn look(&mut self, paths: &[PathBuf]) -> Result<Vec<Option<Found>>, Fault> {
-        let Source::Far(hosts) = self else { return Ok(look(paths)) };
+    pub fn look(
+        &mut self,
+        paths: &[PathBuf],
+        copying: &Copying,
+    ) -> Result<Vec<Option<Found>>, Fault> {
+        let follows = copying.links() == Some(Links::Follow);
+        let Source::Far(hosts) = self else { return Ok(look(paths, follows)) };
         if paths.is_empty() {
             return Ok(Vec::new());
         }
-        let asked = Question::Look(paths.iter().map(|path| Name::from(&**path)).collect());
+        let paths: Vec<Name> = paths.iter().map(|path| Name::from(&**path)).collect();
+        let asked = Question::Look { paths: paths.clone(), follows };
         match hosts.ask(&Asked::Source(asked), &|_, _| Ok(()))? {
             Response::Source(Told::Found(found)) if found.len() == paths.len() => Ok(found),
             other => Err(strange(hosts.host(), &other)),
@@ -258,9 +264,9 @@ pub(super) fn answer(
 ) -> Result<(), Fault> {
     match question {
         Question::Find(typed) => tell(Told::Roots(find(typed)?)),
-        Question::Look(paths) => {
+        Question::Look { paths, follows } => {
             let paths: Vec<PathBuf> = paths.iter().map(path).collect();
-            tell(Told::Found(look(&paths)))
+            tell(Told::Found(look(&paths, *follows)))
         }
         Question::Walk { root, copying } => {
             tell(Told::Walks)?;
@@ -312,9 +318,12 @@ fn canonical(path: &Path) -> Result<PathBuf, Fault> {
     path.canonicalize().map_err(|why| Fault::io("find", path, &why))
 }
 
-fn look(paths: &[PathBuf]) -> Vec<Option<Found>> {
-    let found = |path: &PathBuf| fs::symlink_metadata(path).ok().map(|found| Found::of(&found));
-    paths.iter().map(found).collect()
+fn look(paths: &[PathBuf], follows: bool) -> Vec<Option<Found>> {
+    let look = |path: &PathBuf| {
+        let found = if follows { fs::metadata(path) } else { fs::symlink_metadata(path) };
+        found.ok().map(|found| Found::of(path, &found))
+    };
+    paths.iter().map(look).collect()
 }
 
 fn walk(root: &SourceRoot, copying: &WalkedBy, take: &mut TakeSighting<'_>) -> Result<(), Fault> {

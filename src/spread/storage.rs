@@ -14,7 +14,9 @@ use super::ending::{Line, each_line};
 use super::far::Hosts;
 use super::folder::{JobFolder, Part, read_json, replace};
 use super::ledgers::Noted;
-use super::records::{Beat, Committed, Failed, ReceiptLine, ShardDone, Whole, below, text_of};
+use super::records::{
+    Beat, Committed, Copying, Failed, ReceiptLine, ShardDone, Whole, below, text_of,
+};
 use super::shard_work::ShardWork;
 use super::source::Source;
 use analysis::shards::given::{self, Turns};
@@ -189,7 +191,19 @@ impl Storage {
                 })?;
             }
         }
-        Ok(whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect())
+        let all: Vec<String> =
+            whole.parts.iter().filter_map(|part| digests.get(part).cloned()).collect();
+        match all.len() == whole.parts.len() {
+            true => Ok(all),
+            false => {
+                let name = self.work.as_ref().and_then(|work| work.names.first());
+                let text = format!(
+                    "'{}' existed when its ranges were to be copied, and is gone: copy it again",
+                    String::from_utf8_lossy(name.map(Vec::as_slice).unwrap_or_default())
+                );
+                Err(Fault::new(Class::SomeFailed, text))
+            }
+        }
     }
 
     fn claim_file(&self, claim: Claim, worker: &str) -> PathBuf {
@@ -220,6 +234,7 @@ impl Storage {
             names,
             shard,
             source,
+            is_source_far: self.source.host().is_some(),
             prefix,
             noted: None,
             given: BTreeSet::new(),
@@ -278,7 +293,7 @@ impl Storage {
     /// What earlier attempts have committed, some names at a time.
     pub(super) fn survey(&mut self) -> Result<Answer, Fault> {
         let may_be_there = !self.folder.manifest.destination_was_empty;
-        let skips = self.folder.manifest.copying.skip_unchanged;
+        let copying = &self.folder.manifest.copying;
         let noted = match self.work.as_mut().and_then(|work| work.noted.take()) {
             Some(noted) => noted,
             None => match &self.work {
@@ -287,6 +302,12 @@ impl Storage {
             },
         };
         let Some(work) = &mut self.work else { return Ok(Answer::Surveyed(0)) };
+        // No range is copied of a file that will not be put together.
+        if let Some(whole) = work.whole_of_range().filter(|_| may_be_there)
+            && !look(&mut self.destination, &[(0, whole)])?.is_empty()
+        {
+            return Ok(Answer::Surveyed(0));
+        }
         let until = (work.surveyed + SURVEYED_AT_ONCE).min(work.names.len());
         let mut known = BTreeMap::new();
         let mut looked_at = Vec::new();
@@ -303,8 +324,11 @@ impl Storage {
             known.extend(of_job.map(|committed| (item, committed.clone())));
         }
         let found = look(&mut self.destination, &looked_at)?;
-        let others = found.iter().filter(|(item, _)| skips && !known.contains_key(item));
-        let unchanged = unchanged(&mut self.source, work, others)?;
+        let others = found.iter().filter(|(item, there)| {
+            let is_link = there.target.is_some();
+            (copying.skip_unchanged || is_link) && !known.contains_key(item)
+        });
+        let unchanged = unchanged(&mut self.source, copying, work, others)?;
         for item in work.surveyed as u64..until as u64 {
             let name = work.names[item as usize].clone();
             if work.given.contains(&name) {
@@ -489,18 +513,19 @@ fn digest_there(at: &mut Destination, spot: &Spot) -> Result<Option<String>, Fau
     }
 }
 
-/// Those items whose destination file has the same size and time as its source.
+/// Those items whose destination is as their source.
 fn unchanged<'a>(
     source: &mut Source,
+    copying: &Copying,
     work: &ShardWork,
     found: impl Iterator<Item = (&'a u64, &'a Found)>,
 ) -> Result<BTreeSet<u64>, Fault> {
     let (items, found): (Vec<u64>, Vec<&Found>) = found.map(|(item, found)| (*item, found)).unzip();
     let names = items.iter().filter_map(|item| work.names.get(*item as usize));
     let paths: Vec<PathBuf> = names.map(|name| below(&work.source, name)).collect();
-    let same = items.into_iter().zip(source.look(&paths)?).zip(found);
+    let same = items.into_iter().zip(source.look(&paths, copying)?).zip(found);
     Ok(same
-        .filter_map(|((item, at_source), found)| (at_source? == *found).then_some(item))
+        .filter_map(|((item, at_source), found)| found.is_as(&at_source?).then_some(item))
         .collect())
 }
 

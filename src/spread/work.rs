@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::copying::{ShardCopy, ShardOrder, Told};
 use super::destination::Destination;
-use super::events::Events;
+use super::events::{Events, GIVES_UP};
 use super::far::{Hosts, News};
 use super::folder::{JobFolder, random_hex};
 use super::ranges::Pace;
@@ -463,7 +463,7 @@ impl Process {
         let (what, result) = match end {
             End::Done => ("ends", Ok(())),
             End::Stopped => ("is stopped", Err(Fault::new(Class::Interrupted, STOPPED))),
-            End::Failed(class) => ("gives up", Err(Fault::new(class, self.last_trouble.clone()))),
+            End::Failed(class) => (GIVES_UP, Err(Fault::new(class, self.last_trouble.clone()))),
         };
         let code = result.as_ref().err().map_or(0, |fault: &Fault| fault.class.exit_code());
         let last = self.beat(beat, Some(code));

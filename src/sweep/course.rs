@@ -205,6 +205,7 @@ impl Course {
             target_host: None,
             settings,
             listed: None,
+            range: None,
             // A lost connection ends the cell, and the host is tried again later.
             remote: Remote { retry_for: Nanos(0), ..self.remote.clone() },
         }

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::data::{self, assert_same, write_file};
+use crate::support::mount::Mount;
 use crate::support::processes::{self, assert_end, children_named, send};
 use crate::support::run::{self, Ran, Running};
 use crate::support::{PROGRAM, Scene, each, far, need, need_root};
@@ -294,28 +295,6 @@ fn only_whole_files(folder: &Path) {
         }
         let seed = name.parse().unwrap_or_else(|_| panic!("{name} is left behind"));
         assert!(fs::read(&path).unwrap() == data::bytes(seed, 1 << 20), "{name} is half a file");
-    }
-}
-
-/// A small file system that fills up soon.
-struct Mount {
-    folder: PathBuf,
-}
-
-impl Mount {
-    fn small(folder: &Path) -> Mount {
-        fs::create_dir_all(folder).unwrap();
-        let mut mount = Command::new(need("mount", "mount"));
-        let status =
-            mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(folder).status().unwrap();
-        assert!(status.success(), "a tmpfs cannot be mounted here");
-        Mount { folder: folder.to_path_buf() }
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.folder).status().unwrap();
     }
 }
 

@@ -26,6 +26,7 @@ fn copy(pull: bool, settings: Settings, source: &Path, target: &Path) -> Outcome
         target_host: far.filter(|_| !pull),
         settings,
         listed: None,
+        range: None,
         remote: Remote::default(),
     };
     let (notices, _heard) = channel();

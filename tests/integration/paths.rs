@@ -238,6 +238,7 @@ fn transfer(pull: bool, settings: Settings, bytes: u64) -> Outcome {
         target_host: far.filter(|_| !pull),
         settings,
         listed: None,
+        range: None,
         remote: Remote::default(),
     };
     let (notices, _heard) = channel();

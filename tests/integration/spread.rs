@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use cluster::Manner;
 use rustix::process::Signal;
@@ -282,6 +283,47 @@ fn files_that_fail_are_named() {
     assert_same(&scene.path("src"), &scene.path("dst"));
 }
 
+/// As `copy` takes what is there: a link of the same target is kept, and a file is named, of which
+/// nothing is copied, in ranges or not. --skip-unchanged keeps what links lead to, too.
+#[test]
+fn what_exists_is_as_copy_leaves_it() {
+    let scene = Scene::new();
+    for folder in ["src", "dst"] {
+        fs::create_dir(scene.path(folder)).unwrap();
+        symlink("small", scene.path(folder).join("link")).unwrap();
+    }
+    write_file(&scene.path("src/large"), 1, 3_000_001);
+    write_file(&scene.path("src/small"), 2, 5_000);
+    fs::write(scene.path("dst/large"), "mine").unwrap();
+    let time = fs::File::options().write(true).open(scene.path("src/small")).unwrap();
+    time.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    let line = "spread @/src/ @/dst --on local:2 --split-above 1M";
+    let ran = scene.run(&format!("{line} --job @/job"));
+    assert_eq!(ran.code, 3, "{ran}");
+    assert!(ran.stdout_text().contains("large' exists: it is kept"), "{ran}");
+    assert!(ran.stderr.contains("1 files not copied"), "{ran}");
+    assert!(ran.stdout_text().contains("1 kept"), "{ran}");
+    assert_eq!(fs::read(scene.path("dst/large")).unwrap(), b"mine");
+    let moved = |job: &str| {
+        let status = scene.succeed(&format!("spread status @/{job} --json"));
+        let job = status.events().into_iter().find(|event| event["event"] == "job").unwrap();
+        job["bytes"].as_u64().unwrap()
+    };
+    assert_eq!(moved("job"), 5_000, "no range of what exists is copied");
+    fs::remove_file(scene.path("dst/large")).unwrap();
+    let line = format!("{line} --skip-unchanged");
+    let ran = scene.succeed(&format!("{line} --job @/second"));
+    assert!(ran.stdout_text().contains("2 kept"), "{ran}");
+    let ran = scene.succeed(&format!("{line} --job @/third"));
+    assert!(ran.stdout_text().contains("3 kept"), "{ran}");
+    assert_eq!((moved("second"), moved("third")), (3_000_001, 0));
+    assert_same(&scene.path("src"), &scene.path("dst"));
+    let line = line.replace("@/dst", "@/followed") + " --links follow";
+    scene.succeed(&format!("{line} --job @/fourth"));
+    let ran = scene.succeed(&format!("{line} --job @/fifth"));
+    assert!(ran.stdout_text().contains("3 kept"), "{ran}");
+}
+
 #[test]
 fn bad_jobs_are_refused() {
     let scene = Scene::new();
@@ -299,7 +341,6 @@ fn bad_jobs_are_refused() {
         ("spread other:a far:@/dst2", 2, "are both on far hosts"),
         ("spread @/src other:a @/dst2", 2, "make a job for each place"),
         ("spread null:4G @/dst2", 2, "is no file and no folder"),
-        ("spread other:a @/dst2 --split-above 1G", 2, "is copied whole"),
         ("spread status @/plain", 2, "is no job folder"),
         ("spread status @/nowhere", 2, "there is no job folder"),
         ("spread resume @/job", 2, "any more: it is finished"),

@@ -7,11 +7,12 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::data::files_below;
+use crate::support::data::{files_below, write_file};
 use crate::support::far_spreads::{
     check_copied, holder, lose_far_sides, noted, ran, start, write_dataset,
 };
-use crate::support::{Scene, far, processes, run, until, until_some};
+use crate::support::mount::Mount;
+use crate::support::{Scene, far, need_root, processes, run, until, until_some};
 
 /// All is there, the receipt agrees when it is read at the far side, and nothing else is there.
 fn check_done(scene: &Scene) {
@@ -210,6 +211,25 @@ fn a_job_that_is_stopped_before_it_begins_is_told_of() {
     let resumed = ran(&scene, "spread resume @/job");
     assert_eq!(resumed.code, 0, "{resumed}");
     check_done(&scene);
+}
+
+/// The far disk has room for the ranges of a file, and none to put them together: it is told where,
+/// nothing runs for ever, and with room the job goes on.
+#[test]
+fn a_far_disk_that_is_full_is_told() {
+    need_root("a small tmpfs is mounted");
+    let scene = Scene::new();
+    let room = Mount::small(&scene.path("dst"));
+    fs::create_dir(scene.path("src")).unwrap();
+    write_file(&scene.path("src/large-1"), 1, 2_500_000);
+    let ended = ran(&scene, "spread @/src/ far:@/dst --on local:1 --job @/job --split-above 1M");
+    assert_eq!(ended.code, 5, "{ended}");
+    assert!(ended.stderr.contains("local-1 ended with code 5 (far: cannot write "), "{ended}");
+    assert!(!scene.path("dst/large-1").exists(), "{ended}");
+    room.enlarge();
+    let resumed = ran(&scene, "spread resume @/job");
+    assert_eq!(resumed.code, 0, "{resumed}");
+    check_copied(&scene, 1);
 }
 
 /// Ranges of large files are put together at the far side.

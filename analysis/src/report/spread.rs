@@ -23,8 +23,6 @@ pub struct PlanFigures {
     pub start: Start,
     /// What all workers together may move in a second.
     pub limit_bytes_per_s: Option<f64>,
-    /// Its files are copied whole.
-    pub is_source_far: bool,
 }
 
 /// What is planned, and what it is predicted to take on so many nodes.
@@ -47,7 +45,6 @@ pub fn plan(of: &PlanFigures) -> String {
         (_, 0) => "nothing to copy",
         _ if !is_last && limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
         _ if of.start.time() > copying => "the start of the workers",
-        (true, _) if of.is_source_far => "the longest shard: more nodes do not help it",
         (true, _) => {
             "the longest shard: more nodes do not help it (--split-above cuts large files)"
         }
@@ -55,13 +52,6 @@ pub fn plan(of: &PlanFigures) -> String {
         (false, _) => "reading and writing bytes",
     };
     text.push_str(&format!("  most of it: {binding}\n  {}\n", of.start.told()));
-    if of.is_source_far {
-        let longest = Bytes(of.longest_bytes);
-        text.push_str(&format!(
-            "  files of far hosts are copied whole, each by one worker: the largest shard has \
-             {longest}\n"
-        ));
-    }
     text
 }
 

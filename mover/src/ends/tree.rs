@@ -137,7 +137,8 @@ fn write(part: &Part, request: &mut Request) -> Result<Next, Fault> {
     // The padding of the last block is cut off when the file is finished.
     request.buffer.bytes_mut()[span.end as usize..end as usize].fill(0);
     request.ask(span.start..end);
-    Ok(Next::Do(Verb::WriteAt { file: handle, offset: part.offset, speed: speed_of(file) }))
+    let offset = part.offset - file.first;
+    Ok(Next::Do(Verb::WriteAt { file: handle, offset, speed: speed_of(file) }))
 }
 
 /// Writes what is not zeros, one run of blocks after the other; the rest stays a hole.
@@ -166,7 +167,7 @@ fn write_data(part: &Part, request: &mut Request) -> Result<Next, Fault> {
         request.buffer.bytes_mut()[end as usize..padded as usize].fill(0);
     }
     request.ask(start..padded);
-    let offset = part.offset + data.start as u64;
+    let offset = part.offset - file.first + data.start as u64;
     Ok(Next::Do(Verb::WriteAt { file: handle, offset, speed: speed_of(file) }))
 }
 

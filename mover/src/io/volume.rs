@@ -366,6 +366,8 @@ pub struct LazyFile {
     unknown: Vec<Range<u64>>,
     /// What it becomes in a store.
     new: Option<Arc<NewObject>>,
+    /// The byte of its object that is the first of the file.
+    pub first: u64,
     opened: OnceLock<Result<Handle, Fault>>,
 }
 
@@ -377,8 +379,8 @@ impl LazyFile {
         expect: Option<(u64, Mtime)>,
     ) -> LazyFile {
         let (made, length, unknown, new) = (None, None, Vec::new(), None);
-        let (sparse, opened) = (false, OnceLock::new());
-        LazyFile { volume, path, access, expect, made, sparse, length, unknown, new, opened }
+        let (sparse, first, opened) = (false, 0, OnceLock::new());
+        LazyFile { volume, path, access, expect, made, sparse, length, unknown, new, first, opened }
     }
 
     /// It must be this file, whatever has its name when it is opened.
@@ -399,6 +401,11 @@ impl LazyFile {
     /// It becomes an object of a store.
     pub(crate) fn becoming(self, new: Option<Arc<NewObject>>) -> LazyFile {
         LazyFile { new, ..self }
+    }
+
+    /// It has what its object has from this byte on.
+    pub(crate) fn beginning_at(self, first: u64) -> LazyFile {
+        LazyFile { first, ..self }
     }
 
     pub fn handle(&self) -> Result<&Handle, Fault> {

@@ -27,31 +27,31 @@ pub mod places;
 pub(crate) mod read_back;
 pub mod resume;
 mod target;
+pub mod wanted;
 
 use folders::Folders;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
-use crate::io::volume::{Access, Batch, Cache, LazyFile, Replace, Segment, Volume};
+use crate::io::volume::{Batch, Segment};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
 use crate::pump::sink::journal::{Partial, PriorRuns};
 use crate::pump::sink::mirror::Mirror;
-use crate::pump::sink::objects::{Objects, Wanted};
+use crate::pump::sink::objects::Objects;
 use crate::pump::sink::owner_map::OwnerMap;
 use crate::pump::sink::places::is_place;
 use crate::pump::sink::resume::temporary;
+use crate::pump::sink::wanted::Storage;
 use crate::pump::source::is_file;
-use crate::pump::source::walk::mtime_of;
 use crate::pump::watch::Watch;
 use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 use base::fault::{Class, Fault};
 use base::label::Sum;
-use base::limits::DIRECT_BYTES_MIN;
-use base::settings::{Direct, Fsync, Overwrite, Preallocate, Settings};
+use base::settings::{Fsync, Settings};
 
 /// The permissions that the owner of a directory needs to put files there.
 const OWNER_BITS: u32 = 0o700;
@@ -233,7 +233,7 @@ impl SinkSide {
             }
         }
         self.find_partials(&chunk, &wanted)?;
-        let mut answer = self.wanted_ranges(first, &wanted);
+        let mut answer = self.wanted_ranges(&chunk, &wanted);
         self.count(&chunk, &wanted);
         self.check_room()?;
         for message in &refused {
@@ -452,7 +452,10 @@ impl SinkSide {
             }
             let partial = self.partials.get(&number);
             let held = partial.map_or(0, |partial| partial.flushed.ranges.total());
-            let missing = entry.size - held;
+            let missing = match self.range_of(entry) {
+                Some(range) => range.bytes.end - range.bytes.start,
+                None => entry.size - held,
+            };
             let needed = self.needed_bytes(number, entry, missing);
             let begun = if held > 0 && !entry.sparse { missing } else { 0 };
             let file_system = self.file_system_of(&entry.path);
@@ -479,7 +482,7 @@ impl SinkSide {
                     let storage = Storage::OwnFile { begun: partial.as_ref() };
                     let wanted = self.wanted(chunk, member, storage);
                     self.unknown.remove(&number);
-                    self.objects.expect_whole(start, wanted, partial.map(|held| held.flushed));
+                    self.objects.expect_own(start, wanted, partial.map(|held| held.flushed));
                 }
                 Slot::Batch { start, members } => {
                     let mut all = Vec::with_capacity(members.len());
@@ -505,90 +508,4 @@ impl SinkSide {
             }
         }
     }
-
-    fn wanted(&self, chunk: &Chunk, member: usize, storage: Storage<'_>) -> Wanted {
-        let entry = &chunk.entries[member];
-        let number = chunk.first + member as u64;
-        let partial = match storage {
-            Storage::OwnFile { begun } => begun,
-            Storage::Batch => None,
-        };
-        let begun = partial.map(|partial| partial.file);
-        let temporary = self.temporary_of(entry, begun);
-        let new = self.new_object(number, entry, partial);
-        let file = match (&self.target, storage) {
-            (Target::Tree { volume, .. }, Storage::OwnFile { .. }) => {
-                let access = self.access(&**volume, entry, begun);
-                let file = LazyFile::new(volume.clone(), temporary.clone(), access, None)
-                    .known_by(partial.map(|partial| partial.made))
-                    .becoming(new.clone());
-                // Zeros are not written: where a run continues, unknown ranges become holes first.
-                let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
-                Some(Arc::new(if entry.sparse { file.hollow(entry.size, unknown()) } else { file }))
-            }
-            _ => None,
-        };
-        let twin = match entry.kind {
-            EntryKind::HardLink => entry.link_target.clone(),
-            _ => Vec::new(),
-        };
-        Wanted {
-            number,
-            kind: entry.kind,
-            path: entry.path.clone(),
-            temporary,
-            size: entry.size,
-            file,
-            meta: self.metadata(entry),
-            replace: self.replace(number),
-            mtime: mtime_of(entry),
-            begun,
-            twin,
-            sparse: entry.sparse,
-            stays: self.stays(entry),
-            file_system: self.file_system_of(&entry.path),
-            new,
-        }
-    }
-
-    fn access(&self, volume: &dyn Volume, entry: &Entry, begun: Option<u32>) -> Access {
-        let around = match self.settings.direct {
-            Direct::On => true,
-            Direct::Off => false,
-            // A pipe's length is not known; its bytes go through the cache.
-            Direct::Auto => {
-                volume.waits() && entry.kind == EntryKind::File && entry.size >= DIRECT_BYTES_MIN
-            }
-        };
-        let cache = if around { Cache::Around } else { Cache::Through };
-        if begun.is_some() {
-            return Access::Resume { cache };
-        }
-        let fixed = entry.kind != EntryKind::Pipe && !entry.sparse;
-        let reserve = fixed
-            && match self.settings.preallocate {
-                Preallocate::On => true,
-                Preallocate::Auto => around,
-                Preallocate::Off => false,
-            };
-        Access::Create { cache, reserve: reserve.then_some(entry.size) }
-    }
-
-    fn replace(&self, number: u64) -> Replace {
-        match self.settings.overwrite {
-            _ if self.blocked.contains(&number) => Replace::AnyKind,
-            Overwrite::Never => Replace::Never,
-            Overwrite::Older | Overwrite::Always => Replace::Allowed,
-        }
-    }
-}
-
-/// Whether an object's bytes come in requests of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage<'a> {
-    /// With what an earlier run left of it, where one began it.
-    OwnFile {
-        begun: Option<&'a Partial>,
-    },
-    Batch,
 }

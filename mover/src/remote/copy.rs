@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::conclude::{Tries, is_resumable, is_stopped, outcome, wait, with_hint};
 use self::far::Near;
 use self::open::Opened;
-use self::resolve::{Resolved, near_sources, resolve, with_requests_for_rate, with_streams_for};
+use self::resolve::{Resolved, near_sources, resolve, with_requests_for, with_streams_for};
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::launch::{LEAVES_WITHIN, Launch, Login};
 use crate::io::clock;
@@ -43,6 +43,7 @@ mod resolve;
 ///     target: Location::Path(folder.path().join("data")),
 ///     target_host: None, // or Some("user@host"), as ssh takes it
 ///     listed: None,
+///     range: None,
 ///     settings: Settings { streams: 2, ..Settings::default() },
 ///     remote: Remote::default(),
 /// };
@@ -59,7 +60,7 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
 /// The same, where the ends on this host may be in object stores too.
 pub fn run_in(job: &Job, reach: &Reach, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
-    let job = &with_requests_for_rate(job);
+    let job = &with_requests_for(job);
     let host = match (&job.source_host, &job.target_host) {
         (None, None) => {
             let resolved = resolve(job, false, reach)?;

@@ -45,6 +45,7 @@ pub fn run(order: &DemoOrder, watch: &Arc<Watch>, tell: &dyn Fn(&str)) -> Result
         target: Location::Path(folder.path.join("copy")),
         target_host: None,
         listed: None,
+        range: None,
         settings: Settings { recursive: true, ..order.settings.clone() },
         remote: Remote::default(),
     };

@@ -542,7 +542,7 @@ mod tests {
             return; // such a file is digested whole
         }
         assert_eq!(
-            file.finish(len as u64),
+            file.finish(0..len as u64, len as u64),
             Some(expect),
             "{kind:?} {len} bytes in slots of {slot}"
         );
@@ -585,7 +585,34 @@ mod tests {
                 cut(method, (i as u64 * 4096, part), &mut pieces);
                 pieces.iter().for_each(|piece| file.add(piece));
             }
-            prop_assert_eq!(file.finish(len as u64), None);
+            prop_assert_eq!(file.finish(0..len as u64, len as u64), None);
+        }
+    }
+
+    /// The digests of ranges that are kept apart add up to that of the file.
+    #[test]
+    fn a_range_has_its_part_of_the_tree() {
+        let method = Method::new(DigestKind::Blake3, 4096);
+        for len in [8193, 16384, 32768, 40000, 49153] {
+            let data = bytes(len);
+            for range_len in [4096, 8192, 16384] {
+                for start in (0..len).step_by(range_len).filter(|_| range_len < len) {
+                    let end = len.min(start + range_len);
+                    let mut file = FileSum::new(DigestKind::Blake3);
+                    for at in (start..end).step_by(4096).rev() {
+                        let mut pieces = Vec::new();
+                        cut(method, (at as u64, &data[at..end.min(at + 4096)]), &mut pieces);
+                        pieces.iter().for_each(|piece| file.add(piece));
+                    }
+                    let mut expect = blake3::Hasher::new();
+                    expect.set_input_offset(start as u64).update(&data[start..end]);
+                    assert_eq!(
+                        file.finish(start as u64..end as u64, len as u64),
+                        Some(expect.finalize_non_root()),
+                        "{start}..{end} of {len}"
+                    );
+                }
+            }
         }
     }
 

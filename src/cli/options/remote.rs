@@ -11,27 +11,40 @@ use base::job::Install;
 use base::settings::Seal;
 use base::units::Nanos;
 
-/// Those that log in to another host, in such an order that each list below is a part of it.
-const ALL_FAR: &[CommandId] = &[
-    CommandId::Copy,
+/// Those that log in to another host, without `copy`.
+const FAR_BUT_COPY: &[CommandId] = &[
     CommandId::Measure,
     CommandId::NetTest,
     CommandId::ModelPredict,
     CommandId::Doctor,
     CommandId::Sweep,
-    CommandId::Spread,
-    CommandId::SpreadResume,
-    CommandId::SpreadCancel,
-    CommandId::SpreadWork,
 ];
 
 /// Without the commands of a spread.
-const FAR: &[CommandId] = ALL_FAR.split_at(6).0;
+const FAR: &[CommandId] = &together::<6>(COPY, FAR_BUT_COPY);
 
 /// What starts a program there.
-const FAR_PROGRAM: &[CommandId] = ALL_FAR.split_at(7).0;
+const FAR_PROGRAM: &[CommandId] = &together::<7>(FAR, &[CommandId::Spread]);
 
-const FAR_BUT_COPY: &[CommandId] = FAR.split_at(1).1;
+/// All that log in to another host.
+const ALL_FAR: &[CommandId] = &together::<10>(
+    FAR_PROGRAM,
+    &[CommandId::SpreadResume, CommandId::SpreadCancel, CommandId::SpreadWork],
+);
+
+/// Two lists in one: a count that is not theirs does not compile.
+const fn together<const COUNT: usize>(
+    first: &[CommandId],
+    second: &[CommandId],
+) -> [CommandId; COUNT] {
+    assert!(first.len() + second.len() == COUNT);
+    let (mut all, mut at) = ([CommandId::Copy; COUNT], 0);
+    while at < COUNT {
+        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
+        at += 1;
+    }
+    all
+}
 
 /// What a forced command limits a far side to.
 const PEER: &[CommandId] = &[CommandId::Peer];

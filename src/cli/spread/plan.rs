@@ -24,11 +24,9 @@ impl SpreadArgs {
         self.rate_bytes_per_second.map(|rate| rate / workers.max(1) as f64)
     }
 
-    /// Where nothing is typed, as long as a file of that size takes. A copy takes no range of a far
-    /// file.
+    /// Where nothing is typed, as long as a file of that size takes.
     pub(super) fn split_above(&self, share: Option<f64>) -> u64 {
         match self.split_above_typed {
-            _ if self.far_source.is_some() => u64::MAX,
             true => self.split_above,
             false => Cost::UNKNOWN.limited(share).split_above(),
         }
@@ -71,9 +69,7 @@ pub(super) fn dry_run(args: &SpreadArgs, console: &Console) -> Result<Conclusion
     let mut counted = Counted { destination, existing: 0 };
     let planned = walk(&order, &mut source, &mut counted, &watch, &mut |_| {})?;
     let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
-    let is_source_far = args.far_source.is_some();
-    let figures = page::PlanFigures { is_source_far, ..figures(&planned, how) };
-    let mut summary = page::plan(&figures);
+    let mut summary = page::plan(&figures(&planned, how));
     summary.push_str(&existing(counted.existing, args.copying.skip_unchanged));
     for failed in &planned.unplanned {
         summary.push_str(&format!("  {}\n", failed.why));
@@ -114,6 +110,5 @@ pub(super) fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> pa
         longest_bytes: planned.longest_bytes,
         start,
         limit_bytes_per_s,
-        is_source_far: false,
     }
 }

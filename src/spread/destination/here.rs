@@ -148,12 +148,14 @@ fn look(path: &Path) -> Result<Option<Found>, Fault> {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(Fault::io("look at", path, &why)),
     };
-    Ok(Some(Found::of(&found)))
+    Ok(Some(Found::of(path, &found)))
 }
 
 impl Found {
-    pub(in crate::spread) fn of(found: &fs::Metadata) -> Found {
+    pub(in crate::spread) fn of(path: &Path, found: &fs::Metadata) -> Found {
+        let target = found.is_symlink().then(|| fs::read_link(path).ok()).flatten();
         Found {
+            target: target.map(|target| Name::from(&*target)),
             kind: found.mode() & TYPE_BITS,
             size: found.len(),
             mtime_s: found.mtime(),

@@ -2,6 +2,10 @@
 //! answers each with one, a walk of a source with as many as it takes, until its input ends.
 
 use std::io::{self, BufRead, Read, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +25,17 @@ pub enum Asked {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    Greeting { program: String },
+    Greeting {
+        program: String,
+    },
     Reply(Reply),
     Source(Told),
-    Failed { code: u8, why: String },
+    Failed {
+        code: u8,
+        why: String,
+    },
+    /// What was asked for goes on.
+    Busy,
 }
 
 /// The word that starts this, and the line before its greeting: what is above was printed by a
@@ -35,23 +46,58 @@ pub(super) const PROGRAM: &str = concat!("datapump ", env!("CARGO_PKG_VERSION"))
 
 /// `datapump spread-far`: the exit code.
 pub fn main() -> u8 {
-    match serve(&mut io::stdin().lock(), &mut io::stdout().lock()) {
+    match serve(&mut io::stdin().lock(), &mut io::stdout(), TELLS_EVERY) {
         Ok(()) => 0,
         Err(_) => Class::Unreachable.exit_code(),
     }
 }
 
-fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
+/// While it is busy it says so: who has asked takes one that is silent for lost.
+fn serve(
+    input: &mut dyn BufRead,
+    output: &mut (dyn Write + Send),
+    tells_every: Duration,
+) -> io::Result<()> {
     writeln!(output, "\n{MARK}")?;
     say(output, &Response::Greeting { program: PROGRAM.to_string() })?;
+    let output = Mutex::new(Output { to: output, is_busy: false });
+    thread::scope(|scope| {
+        let (_ended, wait) = mpsc::channel::<()>();
+        let output = &output;
+        scope.spawn(move || {
+            while wait.recv_timeout(tells_every) == Err(RecvTimeoutError::Timeout) {
+                let mut output = locked(output);
+                if output.is_busy {
+                    // Where nobody hears it, the next answer will notice.
+                    let _ = say(output.to, &Response::Busy);
+                }
+            }
+        });
+        answer_all(input, output)
+    })
+}
+
+/// What is said line by line, and whether an answer is due.
+struct Output<'a> {
+    to: &'a mut (dyn Write + Send),
+    is_busy: bool,
+}
+
+fn locked<'a, 'b>(output: &'a Mutex<Output<'b>>) -> MutexGuard<'a, Output<'b>> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answer_all(input: &mut dyn BufRead, output: &Mutex<Output<'_>>) -> io::Result<()> {
     while let Some(line) = line(input)? {
+        locked(output).is_busy = true;
         let done = match serde_json::from_slice::<Asked>(&line) {
             Ok(Asked::Step { place, step }) => {
                 here::carry_out(&place, &step).map(|reply| Some(Response::Reply(reply)))
             }
             Ok(Asked::Source(question)) => {
-                answer(&question, &mut |told| say(output, &Response::Source(told)).map_err(unheard))
-                    .map(|()| None)
+                let mut tell =
+                    |told| say(locked(output).to, &Response::Source(told)).map_err(unheard);
+                answer(&question, &mut tell).map(|()| None)
             }
             Err(why) => Err(Fault::peer(format!("this is no step of a spread: {why}"))),
         };
@@ -59,7 +105,9 @@ fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
             Ok(said) => said,
             Err(fault) => Some(Response::Failed { code: fault.class.exit_code(), why: fault.text }),
         };
-        said.iter().try_for_each(|said| say(output, said))?;
+        let mut output = locked(output);
+        output.is_busy = false;
+        said.iter().try_for_each(|said| say(output.to, said))?;
     }
     Ok(())
 }
@@ -85,10 +133,12 @@ pub(super) fn line(input: &mut dyn BufRead) -> io::Result<Option<Vec<u8>>> {
 
 /// More than a step with its most names, of the greatest length, needs.
 const LINE_BYTES_MAX: u64 = 64 << 20;
+const TELLS_EVERY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Arc;
 
     use super::*;
     use crate::spread::destination::{Linked, Name, Spot};
@@ -98,7 +148,7 @@ mod tests {
         asked.iter().for_each(|one| say(&mut input, one).unwrap());
         input.extend(after.as_bytes());
         let mut output = Vec::new();
-        serve(&mut &input[..], &mut output).unwrap();
+        serve(&mut &input[..], &mut output, TELLS_EVERY).unwrap();
         String::from_utf8(output).unwrap().lines().map(str::to_string).collect()
     }
 
@@ -157,5 +207,52 @@ mod tests {
         let said = answers(&[], "{}\n{\"step\":");
         assert_eq!(said.len(), 4);
         assert!(said[3].contains("\"failed\":{\"code\":9"), "{}", said[3]);
+    }
+
+    /// What is said, as it is seen while more is said.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A digest of what nobody writes yet takes as long as that: meanwhile it is said to go on, and
+    /// no more once it is answered.
+    #[test]
+    fn what_takes_long_is_said_to_go_on() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = DestinationFolder {
+            folder: Name::from(scratch.path()),
+            id: "1f".to_string(),
+            token: "2e".to_string(),
+        };
+        let spot = Spot::Final(Name(b"slow".to_vec()));
+        let (path, kind) = (place.path(&spot), rustix::fs::FileType::Fifo);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o600.into(), 0).unwrap();
+        let mut input = Vec::new();
+        say(&mut input, &Asked::Step { place, step: Step::Digest(spot) }).unwrap();
+        let said = Shared::default();
+        let text = || String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+        thread::scope(|scope| {
+            let mut output = said.clone();
+            scope.spawn(move || serve(&mut &input[..], &mut output, Duration::from_millis(5)));
+            while text().matches("\"busy\"").count() < 2 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            fs::write(&path, "abc").unwrap();
+        });
+        let last = text().lines().last().unwrap().to_string();
+        let digest = Some(blake3::hash(b"abc").to_hex().to_string());
+        match serde_json::from_str(&last).unwrap() {
+            Response::Reply(reply) => assert_eq!(reply, Reply::Digest(digest)),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod far;
 pub(crate) mod far_spreads;
 pub(crate) mod gateway;
 pub(crate) mod liar;
+pub(crate) mod mount;
 pub(crate) mod old_kernel;
 pub(crate) mod packets;
 pub(crate) mod pairs;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pump::sink::objects::Wanted;
+use crate::pump::sink::wanted::Wanted;
 use base::extent::ExtentSet;
 
 /// The end of an object that others wait for.
@@ -96,6 +96,7 @@ mod tests {
             path: Vec::new(),
             temporary: Vec::new(),
             size: 0,
+            range: None,
             file: None,
             meta: Metadata::default(),
             replace: Replace::Never,

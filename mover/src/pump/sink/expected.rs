@@ -2,8 +2,9 @@
 //! test every case of it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::pump::source::limits::Limits;
@@ -14,8 +15,8 @@ use crate::pump::source::select::{Select, Shape};
 use crate::pump::source::walk::{made_object, means_contents, moment_of};
 use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Origin;
-use base::fault::Fault;
-use base::job::{Job, Location};
+use base::fault::{Class, Fault};
+use base::job::{FileRange, Job, Location};
 use base::settings::Links;
 
 /// What a sink lets a source offer.
@@ -48,6 +49,15 @@ pub struct Asked {
     links: Links,
     select: Select,
     limits: Limits,
+    range: Option<AskedRange>,
+}
+
+/// What of the only file is asked for.
+#[derive(Clone, Debug)]
+struct AskedRange {
+    range: FileRange,
+    /// Where the file is, or the folder that it is below.
+    source: PathBuf,
 }
 
 /// The names of `--files-from`, and the folders on the way to them.
@@ -73,6 +83,7 @@ impl Expected {
             links: job.settings.links,
             select: Select::new(&job.settings.filters)?,
             limits: Limits::of(&job.settings),
+            range: AskedRange::of(job),
         };
         let is_listed = asked.listed.is_some();
         for place in job.sources.iter().filter(|_| !is_listed) {
@@ -87,6 +98,33 @@ impl Expected {
                 "the far side says that the source is something else than what was asked for",
             )),
         }
+    }
+
+    /// What of the only file is wanted, where that is not all of it.
+    pub(crate) fn range(&self) -> Option<&FileRange> {
+        match self {
+            Expected::Only(asked) => asked.range.as_ref().map(|asked| &asked.range),
+            Expected::Anything => None,
+        }
+    }
+
+    /// Why nothing of a file is taken of which a range was asked for: it is another by now.
+    pub(crate) fn changed(&self, entry: &Entry) -> Option<Fault> {
+        let Expected::Only(asked) = self else { return None };
+        let AskedRange { range, source } = asked.range.as_ref()?;
+        if matches!(entry.kind, EntryKind::Directory | EntryKind::Leave) {
+            return None;
+        }
+        let found = (entry.kind, entry.size, moment_of(entry));
+        if found == (EntryKind::File, range.of_size, range.of_mtime) {
+            return None;
+        }
+        let path = match &asked.listed {
+            Some(_) => source.join(OsStr::from_bytes(&entry.path)),
+            None => source.clone(),
+        };
+        let text = format!("'{}' changed after it was planned: copy it again", path.display());
+        Some(Fault::new(Class::SourceChanged, text))
     }
 
     /// Checks an offer before any of it is used.
@@ -104,6 +142,16 @@ impl Expected {
                 what(entry.kind)
             ))),
         }
+    }
+}
+
+impl AskedRange {
+    fn of(job: &Job) -> Option<AskedRange> {
+        let source = match job.sources.first() {
+            Some(Location::Path(path)) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        job.range.clone().map(|range| AskedRange { range, source })
     }
 }
 

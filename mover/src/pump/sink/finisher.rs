@@ -10,9 +10,10 @@ use crate::io::volume::{Cache, Handle, LazyFile, READ_THROUGH, Replace, Segment,
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::journal::{Journal, key_of};
 use crate::pump::sink::mirror::{Obstacles, Pass, Step};
-use crate::pump::sink::objects::{Advance, Complete, Wanted};
+use crate::pump::sink::objects::{Advance, Complete};
 use crate::pump::sink::places::{self, Synced, is_place};
 use crate::pump::sink::read_back::ReadBack;
+use crate::pump::sink::wanted::Wanted;
 use crate::wire::manifest::EntryKind;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
@@ -340,11 +341,12 @@ pub enum Ending {
 
 impl From<Complete> for Finished {
     fn from(object: Complete) -> Finished {
+        let bytes = object.wanted.bytes();
         Finished {
             number: object.wanted.number,
             kind: object.wanted.kind,
             path: object.wanted.path,
-            bytes: object.wanted.size,
+            bytes,
             outcome: object.outcome,
             extra: object.extra,
         }
@@ -414,7 +416,7 @@ fn prepare_open(volume: &dyn Volume, wanted: &Wanted, file: &LazyFile) -> Result
     let handle = file.handle()?;
     // The padding of the last block is cut off. An earlier run may have begun it in another way.
     if file.cache() == Cache::Around || file.sparse || wanted.begun.is_some() {
-        volume.set_length(handle, &wanted.temporary, wanted.size)?;
+        volume.set_length(handle, &wanted.temporary, wanted.bytes())?;
     }
     volume.set_metadata(handle, &wanted.temporary, &wanted.meta)
 }
@@ -484,6 +486,7 @@ mod tests {
             file_system: volume.file_system_of(path.as_bytes()).unwrap(),
             path: path.into_bytes(),
             size: 1,
+            range: None,
             file: None,
             meta: Metadata::default(),
             replace: Replace::Allowed,

@@ -14,6 +14,7 @@ use crate::wire::manifest::{Chunk, Entry, EntryKind};
 use crate::wire::message::{HELD_RANGES_MAX, Message, RANGES_MAX, WantedRanges};
 use base::extent::ExtentSet;
 use base::fault::Fault;
+use base::job::FileRange;
 use base::limits::STRETCHES_MAX;
 use base::settings::DigestKind;
 use base::units::Bytes;
@@ -156,12 +157,21 @@ impl SinkSide {
         }
     }
 
+    /// What is wanted of a file where that is not all: its source hears that the rest is here.
+    pub(super) fn range_of(&self, entry: &Entry) -> Option<&FileRange> {
+        self.expected.range().filter(|_| entry.kind == EntryKind::File)
+    }
+
     /// What is wanted of the objects of an offer, preceded by the ranges of those of which more are
     /// here than fit one message.
-    pub(super) fn wanted_ranges(&self, first: u64, wanted: &[bool]) -> Vec<Message> {
+    pub(super) fn wanted_ranges(&self, chunk: &Chunk, wanted: &[bool]) -> Vec<Message> {
+        let first = chunk.first;
         let mut messages = Vec::new();
         let mut inside = 0;
-        let mut ranges_of = |number: u64| {
+        let mut ranges_of = |number: u64, entry: &Entry| {
+            if let Some(range) = self.range_of(entry) {
+                return WantedRanges::Rest(range.outside());
+            }
             let Some(partial) = self.partials.get(&number) else { return WantedRanges::All };
             let ranges: Vec<_> = partial.flushed.ranges.ranges().collect();
             if ranges.len() <= RANGES_MAX && inside + ranges.len() <= HELD_RANGES_MAX {
@@ -175,9 +185,10 @@ impl SinkSide {
             messages.extend(ranges.chunks(RANGES_MAX).map(told));
             WantedRanges::Rest(Vec::new())
         };
-        let wanted = (first..).zip(wanted).map(|(number, wanted)| match wanted {
+        let objects = (first..).zip(&chunk.entries);
+        let wanted = objects.zip(wanted).map(|((number, entry), wanted)| match wanted {
             false => WantedRanges::Nothing,
-            true => ranges_of(number),
+            true => ranges_of(number, entry),
         });
         let wanted = wanted.collect();
         messages.push(Message::Want { first, wanted });

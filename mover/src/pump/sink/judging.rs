@@ -32,7 +32,7 @@ impl SinkSide {
             );
             return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
         }
-        if let Some(refusal) = self.refused_by_backup(&entry.path) {
+        if let Some(refusal) = self.refused(entry) {
             return Ok(Verdict::Refused(refusal));
         }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
@@ -82,9 +82,10 @@ impl SinkSide {
         Ok(Verdict::Wanted)
     }
 
-    fn refused_by_backup(&self, path: &[u8]) -> Option<Fault> {
-        let backup = self.backup.as_ref().filter(|backup| backup.has(path));
-        backup.map(|backup| backup.refusal(path))
+    fn refused(&self, entry: &Entry) -> Option<Fault> {
+        let backup = self.backup.as_ref().filter(|backup| backup.has(&entry.path));
+        let of_backup = backup.map(|backup| backup.refusal(&entry.path));
+        of_backup.or_else(|| self.expected.changed(entry))
     }
 
     /// The verdict on an object whose name exists already, where it is not wanted.
@@ -188,7 +189,7 @@ impl SinkSide {
             return Ok(Verdict::Wanted);
         };
         let volume = volume.clone();
-        if let Some(refusal) = self.refused_by_backup(&entry.path) {
+        if let Some(refusal) = self.refused(entry) {
             return Ok(Verdict::Refused(refusal));
         }
         if entry.kind == EntryKind::Leave {

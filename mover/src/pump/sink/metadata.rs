@@ -9,6 +9,10 @@ use base::settings::Settings;
 
 impl SinkSide {
     pub(super) fn metadata(&self, entry: &Entry) -> Metadata {
+        // Whoever puts the file together reads its parts.
+        if self.range_of(entry).is_some() {
+            return Metadata { mode: 0o600, ..Metadata::default() };
+        }
         // No more than permissions unless that is asked for: a source must not make programs here
         // run as another user.
         let &Settings { archive, preserve, .. } = &self.settings;

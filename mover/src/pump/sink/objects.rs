@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::ends::pipe::mark_whole;
 use crate::io::request::{Content, Coverage, Part, Request};
-use crate::io::store::NewObject;
-use crate::io::volume::{Batch, LazyFile, Metadata, Mtime, Replace, Status};
+use crate::io::volume::{Batch, LazyFile, Status};
 use crate::pump::sink::journal::{Held, Origin};
+use crate::pump::sink::wanted::Wanted;
 use crate::pump::watch::Watch;
-use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
+use crate::wire::manifest::ENDLESS_BYTES;
 use crate::work::digest::{FileSum, Shift};
 use crate::work::extra;
 use crate::work::voids;
@@ -21,42 +21,6 @@ use base::extra::{ExtraDigests, ExtraSums};
 use base::fault::{Class, Fault};
 use base::label::{Kind, Sum};
 use base::settings::DigestKind;
-
-/// An object that is wanted here.
-#[derive(Debug)]
-pub struct Wanted {
-    pub number: u64,
-    pub kind: EntryKind,
-    /// Its name at the target, and its name until it is complete.
-    pub path: Vec<u8>,
-    pub temporary: Vec<u8>,
-    pub size: u64,
-    /// `None` for null and pipes, and for small files, which a batch writes.
-    pub file: Option<Arc<LazyFile>>,
-    pub meta: Metadata,
-    pub replace: Replace,
-    /// When its source was last changed.
-    pub mtime: Mtime,
-    /// Its number in the journal, where an earlier run began it.
-    pub begun: Option<u32>,
-    /// The name of the file that a hard link is another name of; empty for anything else.
-    pub twin: Vec<u8>,
-    /// Extents of it may be holes.
-    pub sparse: bool,
-    /// A directory that stays as it is, and is only synced.
-    pub stays: bool,
-    /// The file system that it is written on; 0 where there is none.
-    pub file_system: u64,
-    /// What it becomes in an object store.
-    pub new: Option<Arc<NewObject>>,
-}
-
-impl Wanted {
-    /// How the journal identifies it.
-    pub fn origin(&self, digest: DigestKind) -> Origin {
-        Origin { path: self.path.clone(), size: self.size, mtime: self.mtime, digest }
-    }
-}
 
 /// What has been written of a file since the last call.
 #[derive(Debug)]
@@ -194,8 +158,8 @@ impl Objects {
         self
     }
 
-    /// An object with one or more slots of its own, some of which may be here.
-    pub(crate) fn expect_whole(&self, start: u64, wanted: Wanted, held: Option<Held>) {
+    /// An object with one or more slots of its own, some of which may be here, or are not wanted.
+    pub(crate) fn expect_own(&self, start: u64, wanted: Wanted, held: Option<Held>) {
         let mut state = self.lock();
         let (object, size) = (wanted.number, wanted.size);
         let held = held.unwrap_or_default();
@@ -203,7 +167,11 @@ impl Objects {
             true => Length::Counted,
             false => Length::Offered,
         };
-        let received = held.ranges;
+        let mut received = held.ranges;
+        if let Some(range) = &wanted.range {
+            let is_new = received.insert_new(0, range.start);
+            assert!(is_new && received.insert_new(range.end, size), "nothing was here of a range");
+        }
         let missing = size - received.total();
         state.slots.insert(start, Slot::Object { object, size, length, received });
         self.insert(&mut state, start, wanted);
@@ -550,7 +518,10 @@ fn complete_if_all_came(state: &mut State, number: u64, made: Option<Status>) {
     }
     let outcome = match object.fault {
         Some(fault) => Err(fault),
-        None => Ok(object.sum.finish(object.wanted.size)),
+        None => {
+            let size = object.wanted.size;
+            Ok(object.sum.finish(object.wanted.range.clone().unwrap_or(0..size), size))
+        }
     };
     // There is no finisher when the side is stopping; then nothing needs to be finished.
     let extra = object.extra.finish(state.digest_also, object.wanted.size);

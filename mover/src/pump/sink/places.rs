@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::io::volume::{Durable, Volume};
 use crate::pump::sink::finisher::{SINGLE_SYNCS_MAX, Ways, apply, folder, make_way};
-use crate::pump::sink::objects::{Complete, Wanted};
+use crate::pump::sink::objects::Complete;
+use crate::pump::sink::wanted::Wanted;
 use crate::wire::manifest::EntryKind;
 use base::fault::Fault;
 use base::settings::Fsync;

@@ -125,11 +125,11 @@ pub(super) fn wait(pause: Duration, watch: &Watch) {
     }
 }
 
-/// True when what has arrived can be found again: pipes cannot be read twice, and an endless source
-/// measures a time, which has passed.
+/// True when what has arrived can be found again: pipes cannot be read twice, an endless source
+/// measures a time, which has passed, and of a range there is no journal.
 pub(super) fn is_resumable(job: &Job) -> bool {
     let flows = |location: &Location| *location == Location::Stdio || location.is_endless();
-    !flows(&job.target) && !job.sources.iter().any(flows)
+    job.range.is_none() && !flows(&job.target) && !job.sources.iter().any(flows)
 }
 
 /// Adds a hint to a fault after which another run of the same command can resume.

@@ -90,6 +90,10 @@ pub(super) fn resume_state(
     transfer: TransferId,
     watch: &Watch,
 ) -> Result<ResumeState, Fault> {
+    // What is here of the rest of its file would be taken for some of it.
+    if job.range.is_some() {
+        return Ok(ResumeState::none(tag()?, &job.settings));
+    }
     let callbacks =
         ResumeCallbacks { warn: &|text| watch.warn(text), stopping: &|| watch.stopping() };
     ResumeState::open(target, transfer, &job.settings, tag()?, &callbacks)

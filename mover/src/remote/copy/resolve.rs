@@ -10,9 +10,9 @@ use crate::pump::sink::journal::TransferId;
 use crate::pump::source::names::{Ending, Names};
 use crate::pump::source::walk::{Sources, means_contents};
 use base::fault::Fault;
-use base::job::{Job, Location};
+use base::job::{FileRange, Job, Location};
 use base::limits::{MESSAGE_BYTES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MIN, REQUEST_BYTES_STEP};
-use base::settings::Delete;
+use base::settings::{Delete, DigestKind};
 
 /// What a copy is, in all its attempts.
 #[derive(Debug)]
@@ -32,13 +32,32 @@ pub(super) fn resolve(job: &Job, is_far: bool, reach: &Reach) -> Result<Resolved
         check_request(job)?;
         tcp::check_congestion(job.settings.congestion.as_deref())?;
     }
+    check_range(job)?;
     let transfer = transfer_id(job)?;
     let names = names(job)?.map(Arc::new);
     Ok(Resolved { job: job.clone(), reach: reach.clone(), transfer, names })
 }
 
+fn check_range(job: &Job) -> Result<(), Fault> {
+    let Some(range) = &job.range else { return Ok(()) };
+    if job.source_host.is_none() || job.settings.digest != DigestKind::Blake3 {
+        return Err(Fault::usage("only of a far file a range is copied, with its BLAKE3 digest"));
+    }
+    let is_within = range.bytes.start < range.bytes.end && range.bytes.end <= range.of_size;
+    let is_part = range.bytes != (0..range.of_size);
+    match is_within && is_part && job.settings.request_bytes >= REQUEST_BYTES_MIN {
+        true => Ok(()),
+        false => {
+            let FileRange { bytes, of_size, .. } = range;
+            let text = format!("{bytes:?} of {of_size} bytes is no range that requests fit");
+            Err(Fault::usage(text))
+        }
+    }
+}
+
 /// Requests of a second each at a limited rate would come in bursts: one takes an eighth at most.
-pub(super) fn with_requests_for_rate(job: &Job) -> Job {
+/// None is in a range and outside of it.
+pub(super) fn with_requests_for(job: &Job) -> Job {
     let mut job = job.clone();
     // Parts of an object are large, however slowly they are sent.
     let is_store = matches!(job.target, Location::Object(_));
@@ -46,6 +65,9 @@ pub(super) fn with_requests_for_rate(job: &Job) -> Job {
         let eighth = (rate.bytes_per_second / 8.0) as u32 / REQUEST_BYTES_STEP * REQUEST_BYTES_STEP;
         let most = eighth.max(REQUEST_BYTES_MIN);
         job.settings.request_bytes = job.settings.request_bytes.min(most);
+    }
+    if let Some(range) = &job.range {
+        job.settings.request_bytes = range.request_bytes(job.settings.request_bytes);
     }
     job
 }

@@ -1,6 +1,7 @@
 //! The digest of a file from those of its parts, in whatever order they come.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use blake3::hazmat::{Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -149,15 +150,17 @@ impl FileSum {
         sum
     }
 
-    /// The file's digest; `None` when there is none, or when parts of the file are missing.
-    pub(crate) fn finish(self, size: u64) -> Option<Sum> {
+    /// The digest of the file, or of its part of the file's BLAKE3 tree where that is wanted of a
+    /// range; `None` when there is none, or when some of it is missing.
+    pub(crate) fn finish(self, range: Range<u64>, size: u64) -> Option<Sum> {
+        let is_whole = range == (0..size);
         if self.kind == DigestKind::None || self.whole.is_some() {
             return self.whole;
         }
         if size == 0 {
             return empty_sum(self.kind);
         }
-        let mut end = 0;
+        let mut end = range.start;
         let mut stack: Vec<(u64, u64, Sum)> = Vec::new();
         for (offset, (len, sum)) in self.nodes {
             if offset != end {
@@ -169,7 +172,7 @@ impl FileSum {
                 merge_top(&mut stack, size);
             }
         }
-        if end != size {
+        if end != range.end {
             return None;
         }
         let (_, _, mut right) = stack.pop()?;
@@ -178,7 +181,7 @@ impl FileSum {
         }
         while let Some((offset, _, left)) = stack.pop() {
             right = match offset {
-                0 => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
+                0 if is_whole => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
                 _ => merge_subtrees_non_root(&left, &right, Mode::Hash),
             };
         }

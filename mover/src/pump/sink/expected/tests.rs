@@ -1,7 +1,7 @@
 use super::*;
 use crate::wire::manifest::ENDLESS_BYTES;
 use base::job::Remote;
-use base::settings::{DataSet, Settings};
+use base::settings::{DataSet, Moment, Settings};
 
 /// A pull as it is typed: its sources, options, and the list of names where there is one.
 #[derive(Clone, Copy)]
@@ -29,6 +29,7 @@ fn job(typed: Typed<'_>) -> Job {
             ..Settings::default()
         },
         listed: None,
+        range: None,
         remote: Remote::default(),
     }
 }
@@ -244,4 +245,28 @@ fn what_the_source_is_must_fit_what_was_typed() {
         }
     }
     assert!(matches!(Expected::Anything.check(0, &[entry("f any")]), Ok(())));
+}
+
+/// A range is taken of the file that was planned, and of no other.
+#[test]
+fn a_range_is_of_the_planned_file() {
+    let of_mtime = Moment { seconds: 7, nanos: 5 };
+    let range = Some(FileRange { bytes: 4096..8192, of_size: 9000, of_mtime });
+    let typed = Typed { sources: &["/a/b"], listed: Some(&["c/x"]), ..PLAIN };
+    let origin = Origin { single: false, endless: false };
+    let job = Job { range, ..job(typed) };
+    let expected = Expected::of(&job, origin, names(typed).as_ref()).unwrap();
+    let file = |size: u64, mtime_nanos: u32| Entry {
+        size,
+        mtime_seconds: 7,
+        mtime_nanos,
+        ..entry("f c/x")
+    };
+    assert_eq!(expected.changed(&file(9000, 5)), None);
+    assert_eq!(expected.changed(&entry("d c")), None);
+    for other in [file(9001, 5), file(9000, 6), entry("l c/x"), entry("h c/x c")] {
+        let fault = expected.changed(&other).expect("it is another");
+        assert_eq!(fault.class, Class::SourceChanged);
+        assert!(fault.text.starts_with("'/a/b/c/x' changed after it was planned"), "{fault}");
+    }
 }

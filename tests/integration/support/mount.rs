@@ -1,0 +1,35 @@
+//! File systems of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::need;
+
+/// A small file system that fills up soon.
+pub(crate) struct Mount {
+    folder: PathBuf,
+}
+
+impl Mount {
+    pub(crate) fn small(folder: &Path) -> Mount {
+        fs::create_dir_all(folder).unwrap();
+        let mut mount = Command::new(need("mount", "mount"));
+        let status =
+            mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(folder).status().unwrap();
+        assert!(status.success(), "a tmpfs cannot be mounted here");
+        Mount { folder: folder.to_path_buf() }
+    }
+
+    pub(crate) fn enlarge(&self) {
+        let mut mount = Command::new(need("mount", "mount"));
+        mount.args(["-o", "remount,size=64m"]).arg(&self.folder);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.folder).status().unwrap();
+    }
+}
