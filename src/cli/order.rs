@@ -623,7 +623,7 @@ mod tests {
     fn requests_follow_what_they_move_only_where_no_depth_is_typed() {
         let requests = |line: &str| order(line).unwrap().stores.requests;
         assert_eq!(requests("copy a s3://bucket/k --streams 8"), s3::Requests::ByRate);
-        for depth in ["--depth-sink 8", "--depth-source 8"] {
+        for depth in ["--depth-sink 2", "--depth-source 2"] {
             let line = format!("copy a s3://bucket/k {depth}");
             assert_eq!(requests(&line), s3::Requests::AsAsked);
         }
