@@ -190,7 +190,8 @@ impl Connection {
         let first_byte = clock::now().since(waiting);
         match (answered, sent) {
             (Ok(head), _) => {
-                attend(sending.written_bytes - sending.told_bytes)?;
+                // It is answered: it is not given up any more.
+                let _ = attend(sending.written_bytes - sending.told_bytes);
                 let spent = Spent { sending: spent_sending, first_byte, receiving: Nanos(0) };
                 Ok((head, spent))
             }

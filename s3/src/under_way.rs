@@ -14,7 +14,10 @@ use mover::io::clock;
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     state: Mutex<State>,
-    ended: Condvar,
+    /// For those that wait until they may begin, short and long ones apart: one of each is woken by
+    /// one that ends.
+    short_may_begin: Condvar,
+    long_may_begin: Condvar,
     /// Of the bodies of long requests, both ways.
     moved_bytes: AtomicU64,
 }
@@ -66,8 +69,12 @@ impl UnderWay {
             sent: Usual::default(),
             received: Usual::default(),
         };
-        let (state, ended) = (Mutex::new(state), Condvar::new());
-        UnderWay { state, ended, moved_bytes: AtomicU64::new(0) }
+        UnderWay {
+            state: Mutex::new(state),
+            short_may_begin: Condvar::new(),
+            long_may_begin: Condvar::new(),
+            moved_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Waits until one more may be under way, with a body of so many bytes each way.
@@ -77,8 +84,12 @@ impl UnderWay {
         let is_long = usize::from(long.is_some());
         state.waiting += is_long;
         self.look(&mut state);
+        let may_begin = match long {
+            Some(_) => &self.long_may_begin,
+            None => &self.short_may_begin,
+        };
         while !state.has_room(long) {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = may_begin.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting -= is_long;
         state.long += is_long;
@@ -94,7 +105,7 @@ impl UnderWay {
             wanted: state.long + state.waiting,
         });
         if state.concurrency.count() > before {
-            self.ended.notify_all();
+            self.long_may_begin.notify_all();
         }
     }
 }
@@ -152,8 +163,8 @@ impl Drop for Permit<'_> {
         state.long -= usize::from(self.long.is_some());
         self.under_way.look(&mut state);
         drop(state);
-        // One that is long may have no room yet where one that is short has.
-        self.under_way.ended.notify_all();
+        self.under_way.short_may_begin.notify_one();
+        self.under_way.long_may_begin.notify_one();
     }
 }
 
