@@ -30,6 +30,14 @@ struct Pace {
 }
 
 impl Addresses {
+    #[cfg(test)]
+    pub(crate) fn known(host: &str, addresses: Vec<SocketAddr>) -> Addresses {
+        let resolved = Resolved { addresses, next: 0, at: Tick(u64::MAX) };
+        let known = Addresses::default();
+        lock(&known.names).insert(host.to_string(), resolved);
+        known
+    }
+
     /// The address for the next connection, and how long it is to be left alone first.
     pub(crate) fn next(&self, host: &str, port: u16, now: Tick) -> io::Result<(SocketAddr, Nanos)> {
         let candidates = self.resolve(host, port, now)?;
@@ -97,12 +105,10 @@ mod tests {
 
     #[test]
     fn an_address_that_fails_is_left_alone() {
-        let addresses = Addresses::default();
         let two: Vec<SocketAddr> =
             ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse().unwrap()).to_vec();
         let now = Tick(1);
-        let resolved = Resolved { addresses: two.clone(), next: 0, at: now };
-        lock(&addresses.names).insert("h".into(), resolved);
+        let addresses = Addresses::known("h", two.clone());
         let next = |now| addresses.next("h", 1, now).unwrap();
         let mut seen: Vec<SocketAddr> = (0..4).map(|_| next(now).0).collect();
         seen.sort();

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -12,14 +12,15 @@ use rustls::ClientConfig;
 use crate::addresses::Addresses;
 use crate::answers::Element;
 use crate::checksum;
-use crate::connection::{Connection, Head, SILENT_MAX, Spent};
+use crate::concurrency::Concurrency;
+use crate::connection::{Attend, Connection, Head, SILENT_MAX, Spent, is_left_behind};
 use crate::credentials::{self, Found};
 use crate::refusal::{Refusal, fault_of};
-use crate::settings::{Endpoint, Options, Surroundings, check_bucket};
+use crate::settings::{Endpoint, Options, Requests, Surroundings, check_bucket};
 use crate::signing::{self, Keys, Payload, Unsigned};
 use crate::trust;
+use crate::under_way::UnderWay;
 use base::fault::{Class, Fault};
-use base::limits::STORE_REQUESTS_MAX;
 use base::store_times::StoreTimes;
 use base::units::Nanos;
 use mover::io::clock;
@@ -101,8 +102,7 @@ pub(crate) struct Client {
     tls: Option<Arc<ClientConfig>>,
     credentials: Mutex<Option<Found>>,
     idle: Mutex<Vec<(String, Connection)>>,
-    open: Mutex<usize>,
-    closed: Condvar,
+    under_way: UnderWay,
     addresses: Addresses,
     /// It has answered something.
     answered: AtomicBool,
@@ -127,8 +127,10 @@ impl Client {
             tls,
             credentials: Mutex::new(None),
             idle: Mutex::new(Vec::new()),
-            open: Mutex::new(0),
-            closed: Condvar::new(),
+            under_way: UnderWay::new(match options.requests {
+                Requests::ByRate => Concurrency::new(),
+                Requests::AsAsked => Concurrency::fixed(),
+            }),
             addresses: Addresses::default(),
             answered: AtomicBool::new(false),
             refused: OnceLock::new(),
@@ -139,13 +141,13 @@ impl Client {
     /// Calls, again where that may help, until it is answered, refused, or given up.
     pub(crate) fn call(&self, call: &Call<'_>, mut into: Into<'_>) -> Called {
         check_bucket(call.bucket).map_err(Trouble::Lost)?;
-        let (mut tries, began) = (0_u32, clock::now());
+        let (mut tries, mut left_behind, began) = (0_u32, 0_u32, clock::now());
         loop {
             if let Some(fault) = self.refused.get() {
                 return Err(Trouble::Lost(fault.clone()));
             }
             let tried_at = clock::now();
-            let tried = self.try_once(call, &mut into);
+            let tried = self.try_once(call, &mut into, left_behind);
             let (why, fewer) = match tried {
                 Ok(answer) if answer.head.status < 300 => {
                     self.note_answered(call, &answer, into.len());
@@ -160,6 +162,10 @@ impl Client {
                     (refusal.told(), refusal.asks_for_fewer())
                 }
                 Err(Failure::Fault(fault)) => return Err(Trouble::Lost(fault)),
+                Err(Failure::Io(error)) if is_left_behind(&error) => {
+                    left_behind += 1;
+                    continue;
+                }
                 Err(Failure::Io(error)) => (error.to_string(), false),
             };
             tries += 1;
@@ -227,18 +233,30 @@ impl Client {
         refusal
     }
 
-    fn try_once(&self, call: &Call<'_>, into: &mut Into<'_>) -> Result<Answer, Failure> {
-        let _permit = Permit::take(self);
+    fn try_once(
+        &self,
+        call: &Call<'_>,
+        into: &mut Into<'_>,
+        left_behind: u32,
+    ) -> Result<Answer, Failure> {
+        let permit = self.under_way.begin(call.body.len(), into.len());
+        let may_leave = left_behind < LEFT_BEHIND_MAX;
         let (host, base) = self.endpoint.host_and_base(call.bucket);
         let path = format!("{base}/{}", signing::encode(call.key, b"/"));
         let signing = clock::thread_cpu();
         let head = self.signed(call, &host, &path)?;
         lock(&self.times).signing += clock::thread_cpu() - signing;
-        if let Some(mut connection) = self.idle_to(&host) {
-            match self.exchange(&mut connection, &head, call, into) {
-                Ok(answer) => return Ok(self.keep(host, connection, answer)),
+        // One that is idle has the share of the path that it had; a new one may get more.
+        let idle = if left_behind == 0 { self.idle_to(&host) } else { None };
+        if let Some(mut connection) = idle {
+            let mut attend = permit.attend(may_leave);
+            match self.exchange(&mut connection, &head, (call, into), &mut attend) {
+                Ok(answer) => {
+                    permit.answered(&answer);
+                    return Ok(self.keep(host, connection, answer));
+                }
                 // The store may have closed it meanwhile; a new one decides.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error.into()),
+                Err(error) if is_final(&error) => return Err(error.into()),
                 Err(_) => {}
             }
         }
@@ -257,9 +275,14 @@ impl Client {
             .inspect_err(|_| self.addresses.note(address, false, clock::now()))
             .map_err(|error| cannot_connect(&self.endpoint.host, &error))?;
         lock(&self.times).connecting += clock::now().since(connecting);
-        let answer = self.exchange(&mut connection, &head, call, into);
+        let mut attend = permit.attend(may_leave);
+        let answer = self.exchange(&mut connection, &head, (call, into), &mut attend);
         match answer {
-            Ok(answer) => Ok(self.keep(host, connection, answer)),
+            Ok(answer) => {
+                permit.answered(&answer);
+                Ok(self.keep(host, connection, answer))
+            }
+            Err(error) if is_left_behind(&error) => Err(error.into()),
             Err(error) => {
                 self.addresses.note(address, false, clock::now());
                 Err(error.into())
@@ -271,27 +294,27 @@ impl Client {
         &self,
         connection: &mut Connection,
         head: &str,
-        call: &Call<'_>,
-        into: &mut Into<'_>,
+        (call, into): (&Call<'_>, &mut Into<'_>),
+        attend: Attend<'_>,
     ) -> io::Result<Answer> {
-        let (head, spent) = connection.ask(head, call.body, call.method)?;
+        let (head, spent) = connection.ask(head, call.body, call.method, attend)?;
         self.answered.store(true, Relaxed);
         let mut answer = Answer { head, spent, ..Answer::default() };
         let receiving = clock::now();
         let is_well = !matches!(answer.head.status, 429 | 503);
         self.addresses.note(connection.address, is_well, clock::now());
         match into {
-            Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes)?,
+            Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes, attend)?,
             Into::Summed(bytes) if answer.head.status < 300 => {
-                answer.crc64 = Some(fill_summed(connection, bytes)?);
+                answer.crc64 = Some(fill_summed(connection, bytes, attend)?);
             }
             Into::Small(bytes) if answer.head.status < 300 => {
                 if answer.head.get("content-length") == bytes.len().to_string() {
-                    answer.crc64 = Some(fill_summed(connection, bytes)?);
+                    answer.crc64 = Some(fill_summed(connection, bytes, attend)?);
                 }
             }
             Into::Exactly(_) | Into::Summed(_) | Into::Small(_) | Into::Text => {
-                answer.text = text(connection)?
+                answer.text = text(connection, attend)?
             }
         }
         answer.spent.receiving = clock::now().since(receiving);
@@ -350,27 +373,6 @@ impl Client {
     }
 }
 
-/// One of the connections that may be open at a time.
-struct Permit<'a>(&'a Client);
-
-impl Permit<'_> {
-    fn take(client: &Client) -> Permit<'_> {
-        let mut open = lock(&client.open);
-        while *open >= STORE_REQUESTS_MAX {
-            open = client.closed.wait(open).unwrap_or_else(PoisonError::into_inner);
-        }
-        *open += 1;
-        Permit(client)
-    }
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.open) -= 1;
-        self.0.closed.notify_one();
-    }
-}
-
 #[derive(Debug)]
 enum Failure {
     Io(io::Error),
@@ -398,27 +400,37 @@ fn cannot_connect(host: &str, error: &io::Error) -> Failure {
     }
 }
 
-fn fill(connection: &mut Connection, into: &mut [u8]) -> io::Result<()> {
-    fill_by(connection, into, usize::MAX, |_| {})
+/// Another connection is not to decide.
+fn is_final(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut || is_left_behind(error)
+}
+
+fn fill(connection: &mut Connection, into: &mut [u8], attend: Attend<'_>) -> io::Result<()> {
+    fill_by(connection, into, attend, usize::MAX, |_| {})
 }
 
 /// The same, and computes the checksum of what comes while the processor's cache has it.
-fn fill_summed(connection: &mut Connection, into: &mut [u8]) -> io::Result<u64> {
+fn fill_summed(
+    connection: &mut Connection,
+    into: &mut [u8],
+    attend: Attend<'_>,
+) -> io::Result<u64> {
     let mut sum = checksum::Running::new();
-    fill_by(connection, into, SUMMED_BYTES, |bytes| sum.add(bytes))?;
+    fill_by(connection, into, attend, SUMMED_BYTES, |bytes| sum.add(bytes))?;
     Ok(sum.finish())
 }
 
 fn fill_by(
     connection: &mut Connection,
     mut into: &mut [u8],
+    attend: Attend<'_>,
     most: usize,
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let len = into.len();
     while !into.is_empty() {
         let most = most.min(into.len());
-        let count = connection.read(&mut into[..most])?;
+        let count = connection.read(&mut into[..most], attend)?;
         if count == 0 {
             let text = format!("it sent {} of {len} bytes", len - into.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
@@ -426,16 +438,16 @@ fn fill_by(
         take(&into[..count]);
         into = &mut into[count..];
     }
-    match connection.read(&mut [0])? {
+    match connection.read(&mut [0], attend)? {
         0 => Ok(()),
         _ => Err(io::Error::other(format!("it sent more than {len} bytes"))),
     }
 }
 
-fn text(connection: &mut Connection) -> io::Result<String> {
+fn text(connection: &mut Connection, attend: Attend<'_>) -> io::Result<String> {
     let (mut bytes, mut some) = (Vec::new(), [0; 16 << 10]);
     loop {
-        match connection.read(&mut some)? {
+        match connection.read(&mut some, attend)? {
             0 => break,
             count => bytes.extend_from_slice(&some[..count]),
         }
@@ -463,9 +475,56 @@ const TRIES_MAX: u32 = 8;
 const TRY_FOR: Nanos = Nanos::from_millis(120_000);
 /// The same for a store that has never answered: its user is watching.
 const FIRST_TRIES_MAX: u32 = 4;
+/// A request is sent again so often because its connection was left behind.
+const LEFT_BEHIND_MAX: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at an object that the store is making.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// What is received at a time where it is summed: so much stays in the cache.
 const SUMMED_BYTES: usize = 256 << 10;
 const TEXT_BYTES_MAX: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    /// Answers so many requests, each on a connection of its own.
+    fn serve(listener: TcpListener, count: usize) -> thread::JoinHandle<()> {
+        thread::spawn(move || {
+            for _ in 0..count {
+                let (mut tcp, _) = listener.accept().unwrap();
+                let (mut head, mut some) = (Vec::new(), [0; 1024]);
+                while !head.ends_with(b"\r\n\r\n") {
+                    let count = tcp.read(&mut some).unwrap();
+                    head.extend_from_slice(&some[..count]);
+                }
+                let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                tcp.write_all(answer.as_bytes()).unwrap();
+            }
+        })
+    }
+
+    /// Each of the addresses of a name would wait for ever for a connection that went to another.
+    #[test]
+    fn connections_are_spread_over_all_addresses_of_a_name() {
+        let listeners: Vec<TcpListener> = ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"]
+            .map(|at| TcpListener::bind(at).unwrap())
+            .into();
+        let addresses: Vec<SocketAddr> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let endpoint = Some("http://stores.invalid:9".to_string());
+        let mut client = Client::new(&Options { endpoint, ..Options::default() }).unwrap();
+        client.addresses = Addresses::known("stores.invalid:9", addresses);
+        let keys = Keys { id: "id".into(), secret: "secret".into(), token: None };
+        client.credentials = Mutex::new(Some(Found { keys, expires_unix_s: None }));
+        let servers: Vec<_> = listeners.into_iter().map(|listener| serve(listener, 4)).collect();
+        for _ in 0..12 {
+            let call = Call { method: "HEAD", bucket: "bucket", key: "k", ..Call::default() };
+            client.call(&call, Into::Text).unwrap();
+        }
+        servers.into_iter().for_each(|server| server.join().unwrap());
+    }
+}

@@ -3,8 +3,10 @@
 //! Bodies are sent from, and received into, the memory of a request of the pump: nothing is copied
 //! in between.
 
+use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +15,12 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use base::units::Nanos;
 use mover::io::clock;
+use mover::io::system::unacknowledged_bytes;
 
 /// How long a store may be silent.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
+/// Who attends a request of which nothing moves is told so this often.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
@@ -30,12 +35,74 @@ pub(crate) struct Connection {
     body: Body,
     /// The store closes it after the answer, or what was sent is not known.
     ends: bool,
+    silent_max: Duration,
+}
+
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => &tls.sock,
+        }
+    }
+}
+
+/// Who attends a request is told how many bytes of its body have moved since the last call, as far
+/// as the other side has acknowledged them, or that none have for a moment. It may end the request
+/// with an error.
+pub(crate) type Attend<'a> = &'a mut dyn FnMut(usize) -> io::Result<()>;
+
+/// Called where the socket was not ready for a moment.
+type Tick<'a> = &'a mut dyn FnMut(&TcpStream) -> io::Result<()>;
+
+/// The body of a request on its way: what the socket took, and what has been told of it.
+#[derive(Debug, Default)]
+struct Sending {
+    written_bytes: usize,
+    told_bytes: usize,
+}
+
+impl Sending {
+    /// Bytes that have been acknowledged since the last call.
+    fn news(&mut self, tcp: &TcpStream) -> usize {
+        let queued = unacknowledged_bytes(tcp.as_fd()).unwrap_or(0) as usize;
+        let acknowledged = self.written_bytes.saturating_sub(queued);
+        let news = acknowledged.saturating_sub(self.told_bytes);
+        self.told_bytes += news;
+        news
+    }
 }
 
 #[derive(Debug)]
 enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+pub(crate) fn unattended(_: usize) -> io::Result<()> {
+    Ok(())
+}
+
+/// Who attends a request has given its connection up: another one is faster.
+#[derive(Debug)]
+pub(crate) struct LeftBehind;
+
+impl fmt::Display for LeftBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its connection was left behind by others")
+    }
+}
+
+impl std::error::Error for LeftBehind {}
+
+impl From<LeftBehind> for io::Error {
+    fn from(left: LeftBehind) -> io::Error {
+        io::Error::other(left)
+    }
+}
+
+pub(crate) fn is_left_behind(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<LeftBehind>())
 }
 
 /// What is left of the body of an answer.
@@ -81,8 +148,7 @@ impl Connection {
     ) -> io::Result<Connection> {
         let tcp = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(silent_max))?;
-        tcp.set_write_timeout(Some(silent_max))?;
+        set_timeouts(&tcp, silent_max)?;
         let stream = match tls {
             None => Stream::Plain(tcp),
             Some(config) => {
@@ -97,8 +163,9 @@ impl Connection {
                 Stream::Tls(Box::new(stream))
             }
         };
+        set_timeouts(stream.tcp(), silent_max.min(LOOK_EVERY))?;
         let (received, at, body) = (Vec::new(), 0, Body::Done);
-        Ok(Connection { stream, address, received, at, body, ends: false })
+        Ok(Connection { stream, address, received, at, body, ends: false, silent_max })
     }
 
     /// Sends a request and receives the first part of its answer.
@@ -107,46 +174,62 @@ impl Connection {
         head: &str,
         body: &[u8],
         method: &str,
+        attend: Attend<'_>,
     ) -> io::Result<(Head, Spent)> {
         let began = clock::now();
-        let sent = self.send(head.as_bytes(), body);
+        let mut sending = Sending::default();
+        let sent = self.send((head.as_bytes(), body), &mut sending, attend);
+        if sent.as_ref().is_err_and(is_left_behind) {
+            return Err(LeftBehind.into());
+        }
         let waiting = clock::now();
-        let sending = waiting.since(began);
+        let spent_sending = waiting.since(began);
         // A store that refuses may answer, and close, before it has read everything.
         self.ends |= sent.is_err();
-        let answered = self.head(method);
+        let answered = self.head(method, &mut |tcp| attend(sending.news(tcp)));
         let first_byte = clock::now().since(waiting);
         match (answered, sent) {
-            (Ok(head), _) => Ok((head, Spent { sending, first_byte, receiving: Nanos(0) })),
+            (Ok(head), _) => {
+                // It is answered: it is not given up any more.
+                let _ = attend(sending.written_bytes - sending.told_bytes);
+                let spent = Spent { sending: spent_sending, first_byte, receiving: Nanos(0) };
+                Ok((head, spent))
+            }
             (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
         }
     }
 
-    fn send(&mut self, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
+    fn send(
+        &mut self,
+        (mut head, mut body): (&[u8], &[u8]),
+        sending: &mut Sending,
+        attend: Attend<'_>,
+    ) -> io::Result<()> {
         while !head.is_empty() || !body.is_empty() {
             let parts = [IoSlice::new(head), IoSlice::new(body)];
-            let sent = match &mut self.stream {
-                Stream::Plain(tcp) => tcp.write_vectored(&parts),
-                Stream::Tls(tls) => tls.write_vectored(&parts),
-            };
-            match sent {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    let of_head = count.min(head.len());
-                    head = &head[of_head..];
-                    body = &body[count - of_head..];
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(silent(error)),
+            let mut tick = |tcp: &TcpStream| attend(sending.news(tcp));
+            let count =
+                patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
+                    Stream::Plain(tcp) => tcp.write_vectored(&parts),
+                    Stream::Tls(tls) => tls.write_vectored(&parts),
+                })?;
+            if count == 0 {
+                return Err(ErrorKind::WriteZero.into());
             }
+            let of_head = count.min(head.len());
+            head = &head[of_head..];
+            body = &body[count - of_head..];
+            sending.written_bytes += count - of_head;
+            attend(sending.news(self.stream.tcp()))?;
         }
-        match &mut self.stream {
+        let mut tick = |tcp: &TcpStream| attend(sending.news(tcp));
+        patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
             Stream::Plain(_) => Ok(()),
-            Stream::Tls(tls) => tls.flush().map_err(silent),
-        }
+            Stream::Tls(tls) => tls.flush(),
+        })
     }
 
-    fn head(&mut self, method: &str) -> io::Result<Head> {
+    fn head(&mut self, method: &str, tick: Tick<'_>) -> io::Result<Head> {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
             let mut answer = httparse::Response::new(&mut headers);
@@ -176,7 +259,7 @@ impl Connection {
                     return Err(bad("its headers are too long"));
                 }
                 httparse::Status::Partial => {
-                    if self.fill()? == 0 {
+                    if self.fill(tick)? == 0 {
                         return Err(ErrorKind::UnexpectedEof.into());
                     }
                 }
@@ -185,7 +268,7 @@ impl Connection {
     }
 
     /// Receives some of the body, and 0 bytes where it has ended.
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, into: &mut [u8], attend: Attend<'_>) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
         }
@@ -197,25 +280,26 @@ impl Connection {
                     continue;
                 }
                 Body::Chunk(0) => {
-                    self.line()?; // what ends a chunk
+                    self.line(&mut |_| attend(0))?; // what ends a chunk
                     self.body = Body::BetweenChunks;
                     continue;
                 }
                 Body::BetweenChunks => {
-                    self.next_chunk()?;
+                    self.next_chunk(&mut |_| attend(0))?;
                     continue;
                 }
                 Body::Sized(left) | Body::Chunk(left) => left,
                 Body::UntilClosed => u64::MAX,
             };
             let len = into.len().min(usize::try_from(most).unwrap_or(usize::MAX));
-            let count = self.take(&mut into[..len])?;
+            let count = self.take(&mut into[..len], &mut |_| attend(0))?;
             match (&mut self.body, count) {
                 (Body::UntilClosed, 0) => self.body = Body::Done,
                 (_, 0) => return Err(ErrorKind::UnexpectedEof.into()),
                 (Body::Sized(left) | Body::Chunk(left), _) => *left -= count as u64,
                 _ => {}
             }
+            attend(count)?;
             return Ok(count);
         }
     }
@@ -227,10 +311,10 @@ impl Connection {
     }
 
     /// What was received with the head, then what comes from the network.
-    fn take(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn take(&mut self, into: &mut [u8], tick: Tick<'_>) -> io::Result<usize> {
         let unread = &self.received[self.at..];
         if unread.is_empty() {
-            return receive(&mut self.stream, into);
+            return receive(&mut self.stream, into, (self.silent_max, tick));
         }
         let count = unread.len().min(into.len());
         into[..count].copy_from_slice(&unread[..count]);
@@ -238,19 +322,19 @@ impl Connection {
         Ok(count)
     }
 
-    fn next_chunk(&mut self) -> io::Result<()> {
-        let line = self.line()?;
+    fn next_chunk(&mut self, tick: Tick<'_>) -> io::Result<()> {
+        let line = self.line(tick)?;
         let digits = line.split(';').next().unwrap_or("").trim();
         let len = u64::from_str_radix(digits, 16).map_err(|_| bad("a chunk without a size"))?;
         self.body = Body::Chunk(len);
         if len == 0 {
-            while !self.line()?.is_empty() {} // trailers
+            while !self.line(tick)?.is_empty() {} // trailers
             self.body = Body::Done;
         }
         Ok(())
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn line(&mut self, tick: Tick<'_>) -> io::Result<String> {
         loop {
             let unread = &self.received[self.at..];
             if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
@@ -261,18 +345,19 @@ impl Connection {
             if unread.len() > HEAD_BYTES_MAX {
                 return Err(bad("a line is too long"));
             }
-            if self.fill()? == 0 {
+            if self.fill(tick)? == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
     }
 
-    fn fill(&mut self) -> io::Result<usize> {
+    fn fill(&mut self, tick: Tick<'_>) -> io::Result<usize> {
         self.received.drain(..self.at);
         self.at = 0;
         let len = self.received.len();
         self.received.resize(len + RECEIVE_BYTES, 0);
-        let count = receive(&mut self.stream, &mut self.received[len..]);
+        let patience = (self.silent_max, tick);
+        let count = receive(&mut self.stream, &mut self.received[len..], patience);
         self.received.truncate(len + *count.as_ref().unwrap_or(&0));
         count
     }
@@ -281,17 +366,42 @@ impl Connection {
 /// Little: the body that follows goes to where it belongs.
 const RECEIVE_BYTES: usize = 4096;
 
-fn receive(stream: &mut Stream, into: &mut [u8]) -> io::Result<usize> {
+fn receive(
+    stream: &mut Stream,
+    into: &mut [u8],
+    (silent_max, tick): (Duration, Tick<'_>),
+) -> io::Result<usize> {
+    patiently(stream, silent_max, tick, |stream| match stream {
+        Stream::Plain(tcp) => tcp.read(into),
+        Stream::Tls(tls) => tls.read(into),
+    })
+}
+
+/// Again where the socket was not ready for a moment, until it has been silent for too long.
+fn patiently<T>(
+    stream: &mut Stream,
+    silent_max: Duration,
+    tick: Tick<'_>,
+    mut work: impl FnMut(&mut Stream) -> io::Result<T>,
+) -> io::Result<T> {
+    let began = clock::now();
     loop {
-        let received = match stream {
-            Stream::Plain(tcp) => tcp.read(into),
-            Stream::Tls(tls) => tls.read(into),
-        };
-        match received {
+        match work(stream) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            received => return received.map_err(silent),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if clock::now().since(began) >= Nanos::from(silent_max) {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "it was silent for too long"));
+                }
+                tick(stream.tcp())?;
+            }
+            done => return done,
         }
     }
+}
+
+fn set_timeouts(tcp: &TcpStream, timeout: Duration) -> io::Result<()> {
+    tcp.set_read_timeout(Some(timeout))?;
+    tcp.set_write_timeout(Some(timeout))
 }
 
 fn body_of(head: &Head, method: &str) -> io::Result<Body> {
@@ -309,16 +419,6 @@ fn body_of(head: &Head, method: &str) -> io::Result<Body> {
 
 fn bad(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("the answer is not HTTP: {why}"))
-}
-
-/// A timeout of a socket has a number of its own.
-fn silent(error: io::Error) -> io::Error {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            io::Error::new(ErrorKind::TimedOut, "it was silent for too long")
-        }
-        _ => error,
-    }
 }
 
 #[cfg(test)]
@@ -342,7 +442,7 @@ mod tests {
     fn all(connection: &mut Connection) -> io::Result<String> {
         let (mut bytes, mut some) = (Vec::new(), [0; 3]);
         loop {
-            match connection.read(&mut some)? {
+            match connection.read(&mut some, &mut unattended)? {
                 0 => return Ok(String::from_utf8(bytes).unwrap()),
                 count => bytes.extend_from_slice(&some[..count]),
             }
@@ -373,7 +473,7 @@ mod tests {
         ];
         for (answer, method, expect, reusable) in cases {
             let mut connection = to(answer);
-            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", method).unwrap();
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", method, &mut unattended).unwrap();
             assert_eq!(all(&mut connection).unwrap(), expect, "{answer}");
             assert_eq!(connection.is_reusable(), reusable, "{answer}");
         }
@@ -387,14 +487,17 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         ] {
             let mut connection = to(answer);
-            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", "GET").unwrap();
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unattended).unwrap();
             assert!(all(&mut connection).is_err(), "{answer}");
             assert!(!connection.is_reusable(), "{answer}");
         }
         for answer in
             ["", "HTTP/1.1 20", "no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
         {
-            assert!(to(answer).ask("GET / HTTP/1.1\r\n\r\n", b"", "GET").is_err(), "{answer}");
+            assert!(
+                to(answer).ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unattended).is_err(),
+                "{answer}"
+            );
         }
     }
 }

@@ -7,6 +7,7 @@ mod answers;
 mod bucket;
 mod checksum;
 mod client;
+mod concurrency;
 mod connection;
 mod credentials;
 mod dates;
@@ -20,7 +21,9 @@ mod settings;
 mod signing;
 mod tags;
 mod trust;
+mod under_way;
 mod upload;
+mod usual;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,7 +35,7 @@ use mover::io::store::{PartSize, Store, Stores};
 
 use crate::bucket::Bucket;
 use crate::client::{Client, lock};
-pub use crate::settings::{Addressing, Options};
+pub use crate::settings::{Addressing, Options, Requests};
 
 /// The stores of a command: all have the same endpoint and credentials.
 #[derive(Debug)]

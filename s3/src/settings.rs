@@ -22,6 +22,17 @@ pub struct Options {
     /// How long a store may be silent; 30 s where it is not said.
     pub silent_max: Option<Duration>,
     pub part_size: PartSize,
+    pub requests: Requests,
+}
+
+/// Who says how many long requests are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Requests {
+    /// The user.
+    #[default]
+    AsAsked,
+    /// What they move together.
+    ByRate,
 }
 
 /// Where the bucket's name is.

@@ -150,6 +150,10 @@ impl CopyArgs {
             return Err(format!("--{name} with --dry-run: a dry run moves nothing; leave one out"));
         }
         let request_bytes = typed.value(&moving::REQUEST_SIZE)?;
+        let requests = match settings.depth_source.or(settings.depth_sink) {
+            Some(_) => s3::Requests::AsAsked,
+            None => s3::Requests::ByRate,
+        };
         let order = Order::of(Wanted {
             sources,
             target,
@@ -163,6 +167,7 @@ impl CopyArgs {
             stores: s3::Options {
                 silent_max: typed.value(&moving::STALL)?.map(Duration::from),
                 part_size: request_bytes.map_or(PartSize::ByLength, |_| PartSize::AsRequests),
+                requests,
                 ..stores_of(typed)?
             },
             preserve,
@@ -612,6 +617,17 @@ mod tests {
         let size = |line: &str| order(line).unwrap().stores.part_size;
         assert_eq!(size("copy a s3://bucket/k"), PartSize::ByLength);
         assert_eq!(size("copy a s3://bucket/k --request-size 8M"), PartSize::AsRequests);
+    }
+
+    /// The same of how many are under way.
+    #[test]
+    fn requests_follow_what_they_move_only_where_no_depth_is_typed() {
+        let requests = |line: &str| order(line).unwrap().stores.requests;
+        assert_eq!(requests("copy a s3://bucket/k --streams 8"), s3::Requests::ByRate);
+        for depth in ["--depth-sink 2", "--depth-source 2"] {
+            let line = format!("copy a s3://bucket/k {depth}");
+            assert_eq!(requests(&line), s3::Requests::AsAsked);
+        }
     }
 
     #[test]

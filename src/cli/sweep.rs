@@ -376,6 +376,11 @@ fn begin(args: &BeginArgs, console: &Arc<Console>) -> Result<u8, String> {
     if let Some(every) = args.regular.every.filter(|_| !args.dry_run) {
         return Ok(ended(console, regular::repeat(every, args.metrics.as_ref(), console)));
     }
+    if let Measured::Store(store) = &args.measured
+        && let Err(fault) = store.check(args.dry_run)
+    {
+        return Ok(ended(console, Err(fault)));
+    }
     tell(&campaign, console);
     if args.dry_run {
         let cells = campaign.plan.cells();

@@ -360,8 +360,8 @@ impl Under<'_> {
         let paused = copying.since(self.last.map_or(begun, |(ended, _)| ended));
         tell(&Step::Copying { cell });
         let Some(folder) = &self.folder else { return Ok(None) };
-        let client = folder.client();
         let job = self.course.job_at_store(cell, way, object);
+        let client = folder.client_with(job.settings.depth_sink);
         let copied = copying::copy(&job, &Via::Store(reach(&client)), cell.extent);
         self.last = Some((clock::now(), clock::now().since(copying)));
         let after = self.near.moment()?;

@@ -9,7 +9,7 @@ use base::fault::Fault;
 use base::job::ObjectUrl;
 use mover::io::reach::Reach;
 use mover::io::store::Stores;
-use s3::S3;
+use s3::{Requests, S3};
 
 #[derive(Debug)]
 pub(super) struct StoreFolder {
@@ -42,6 +42,12 @@ impl StoreFolder {
     /// A client as each copy has its own, with connections that are not open yet.
     pub(super) fn client(&self) -> Arc<S3> {
         Arc::new(S3::new(self.options.clone()))
+    }
+
+    /// The same of a copy with this depth; without one it chooses its requests as a copy does.
+    pub(super) fn client_with(&self, depth: Option<u16>) -> Arc<S3> {
+        let requests = depth.map_or(Requests::ByRate, |_| Requests::AsAsked);
+        Arc::new(S3::new(s3::Options { requests, ..self.options.clone() }))
     }
 
     /// Fails where nothing can be done. What an earlier run has left is removed.

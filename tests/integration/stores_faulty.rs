@@ -68,6 +68,32 @@ fn what_passes_is_tried_again() {
     });
 }
 
+/// A request of which nothing moves is sent again on a new connection where others have shown what
+/// is usual: long before its store counts as silent.
+#[test]
+fn a_request_that_is_left_behind_by_others_is_sent_again() {
+    let bytes = 100 * MIB;
+    let cases = [
+        ("copy @/a s3:/new", rule("PUT", "partNumber=12&", 1, Fault::Stuck)),
+        ("copy s3:/there @/new", Rule { after: 9, ..rule("GET", "/there", 1, Fault::Silence) }),
+    ];
+    each(cases, |(line, rule)| {
+        let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+        file_of(&scene.path("a"), bytes, 5);
+        gateway.succeed(&scene, "copy @/a s3:/there");
+        let store = FaultyStore::new(&gateway, rule.clone());
+        // Nobody waits for so long.
+        let line = format!("{line} --stall 3600");
+        let ran = run::to_end(gateway.command(&scene, &line, store.port), b"");
+        assert_eq!((ran.code, store.applied.load(Relaxed)), (0, 1), "{ran}");
+        let new = match rule.method {
+            "PUT" => gateway.object("new"),
+            _ => scene.path("new"),
+        };
+        assert!(fs::read(new).unwrap() == fs::read(scene.path("a")).unwrap());
+    });
+}
+
 #[test]
 fn what_does_not_pass_ends_and_leaves_nothing() {
     let always = 1000;

@@ -82,12 +82,15 @@ fn what_is_not_of_a_store_is_refused_by_name() {
         ("measure s3:/data cpu", "is measured by itself"),
         ("measure cpu --s3-region x", "--s3-region is about an object store"),
         ("measure s3://", "names no bucket"),
+        // Before it is said how long it takes.
         ("measure s3://nosuchbucket/data", "nosuchbucket"),
+        ("sweep s3://nosuchbucket/data", "nosuchbucket"),
     ];
     each(cases, |(line, says)| {
         let ran = gateway.run(&scene, &format!("{line} --results @/store"));
         assert_ne!(ran.code, 0, "{ran}");
         assert!(ran.stderr.contains(says), "{says}\n{ran}");
+        assert!(ran.stdout.is_empty(), "{ran}");
     });
     assert_untouched(&gateway, &scene);
 }

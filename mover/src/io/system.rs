@@ -357,7 +357,7 @@ pub fn interface(name: &str) -> Option<Interface> {
 
 /// Bytes that a TCP connection was given and its peer has not acknowledged, sent or not; `None` if
 /// it is not one. See tcp(7), SIOCOUTQ.
-pub(crate) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
+pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes a number into a live `c_int`.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };

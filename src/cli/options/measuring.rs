@@ -78,7 +78,7 @@ pub(crate) static REPEAT: CliOption<u32> = CliOption {
     help: "How many times each combination is run [default: 5]",
     more: "One repeat is a pass through all combinations, so that a slow minute of the host \
            affects all of them alike. A store is measured 3 times by default, with an object of \
-           256M.",
+           512M.",
     group: Group::Measuring,
     commands: PARTS,
 };

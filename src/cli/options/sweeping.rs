@@ -143,7 +143,7 @@ pub(crate) static DEPTHS: CliOption<Vec<u16>> = CliOption {
         narrowed(&list)
     }),
     default: "",
-    help: "At a store: numbers of requests under way at each of 4 streams to try [default: 1,2,4]",
+    help: "At a store: numbers of requests under way at each of 4 streams to try [default: 2,4,8]",
     more: "What is read from the store is read with that --depth-source.",
     group: Group::Sweeping,
     commands: SWEEP,
@@ -169,7 +169,7 @@ pub(crate) static SIZES: CliOption<Vec<u64>> = CliOption {
     default: "",
     help: "Copy these sizes instead, to find from which size the rate stops growing",
     more: "1M..256M doubles from 1M to 256M. Nine passes are recommended. Objects of a store have \
-           256M unless this says another size.",
+           512M unless this says another size.",
     group: Group::Sweeping,
     commands: SWEEP,
 };

@@ -53,5 +53,6 @@ pub(in crate::cli) fn stores_of(typed: &Typed) -> Result<s3::Options, String> {
         requester_pays: typed.has(&stores::S3_REQUESTER_PAYS),
         silent_max: None,
         part_size: PartSize::AsRequests,
+        requests: s3::Requests::AsAsked,
     })
 }

@@ -8,10 +8,12 @@ use crate::cli::options::sweeping;
 use crate::cli::order::{ABOUT_FAR, can_be_parts, stores_of};
 use crate::cli::typed::Typed;
 use analysis::campaign::{Axes, Extent, Grid, Setting, Way};
+use base::fault::Fault;
 use base::job::{Location, ObjectUrl};
-use base::limits::HEADROOM_BYTES;
+use base::limits::{HEADROOM_BYTES, STORE_DEPTH};
 use base::settings::Settings;
 use base::units::Bytes;
+use mover::io::store::Stores;
 
 /// Where the objects of a campaign are.
 #[derive(Clone, Debug)]
@@ -43,6 +45,13 @@ impl StoreArgs {
             Location::Object(url) => Ok(StoreArgs { url, options }),
             _ => Err(format!("{url} names no store: write s3://BUCKET/PREFIX")),
         }
+    }
+
+    /// Fails where nothing could be measured, before anything is said of how long that takes. A dry
+    /// run asks nobody.
+    pub(super) fn check(&self, dry_run: bool) -> Result<(), Fault> {
+        let store = s3::S3::new(self.options.clone()).open(&self.url)?;
+        if dry_run { Ok(()) } else { store.check() }
     }
 
     pub(super) fn routes(&self) -> Vec<String> {
@@ -134,9 +143,10 @@ const NO_AXES: [&str; 14] = [
     "seal",
 ];
 const REQUEST_SIZES: &[u32] = &[5 << 20, 8 << 20, 16 << 20];
-const DEPTHS: &[u16] = &[1, 2, 4];
-/// As many requests of 16 MiB as are under way at most.
-pub(super) const OBJECT_BYTES: u64 = 256 << 20;
+/// What each stream of a copy may have, and what is less.
+const DEPTHS: &[u16] = &[STORE_DEPTH / 4, STORE_DEPTH / 2, STORE_DEPTH];
+/// As many requests of 16 MiB as the four streams of a copy have under way at most.
+pub(super) const OBJECT_BYTES: u64 = 512 << 20;
 const OF_A_REQUEST_BYTES: u64 = 64 << 10;
 /// The program, its ledger and its generator.
 const OF_A_COPY_BYTES: u64 = 64 << 20;

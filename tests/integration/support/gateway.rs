@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -196,6 +196,8 @@ pub(crate) enum Fault {
     Reset,
     /// Never answers.
     Silence,
+    /// Never answers, and takes no more of the body than comes with the head.
+    Stuck,
     /// Passes it on, and drops the answer.
     LostAnswer,
     /// Passes on so many bytes of the answer.
@@ -305,7 +307,7 @@ impl FaultyStore {
         let gateway = Arc::downgrade(gateway);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let Some(gateway) = gateway.upgrade() else { return };
+                let gateway = gateway.clone();
                 let rule = rule.clone();
                 let (fitting, applied, seen) = (fitting.clone(), applied.clone(), seen.clone());
                 let hold = hold.clone();
@@ -323,7 +325,7 @@ impl FaultyStore {
 /// One connection through a proxy.
 struct Proxied {
     client: TcpStream,
-    gateway: Arc<Gateway>,
+    gateway: Weak<Gateway>,
     rule: Rule,
     fitting: Arc<AtomicUsize>,
     applied: Arc<AtomicUsize>,
@@ -334,7 +336,7 @@ struct Proxied {
 impl Proxied {
     /// Handles one request; `None` where the connection ends.
     fn one(&mut self) -> Option<()> {
-        let (head, mut body) = message(&mut self.client, false)?;
+        let (head, begun) = head(&mut self.client)?;
         let line = head.lines().next()?.to_string();
         self.seen.lock().unwrap().push(line.clone());
         let rule = &self.rule;
@@ -345,6 +347,7 @@ impl Proxied {
         };
         let fault = fits.then(|| rule.fault.clone());
         self.applied.fetch_add(usize::from(fits), Relaxed);
+        let mut body = self.rest(&head, begun, fault.as_ref())?;
         match &fault {
             Some(Fault::Held { until, is_gone }) => {
                 let id = line.split([' ', '?', '&']).find(|word| word.starts_with("uploadId="));
@@ -372,10 +375,10 @@ impl Proxied {
                 return None;
             }
             Some(Fault::FlippedBefore(at)) => *body.get_mut(*at)? ^= 1,
-            Some(Fault::After(work)) => work(&self.gateway),
+            Some(Fault::After(work)) => work(&*self.gateway.upgrade()?),
             _ => {}
         }
-        let mut store = TcpStream::connect(("127.0.0.1", self.gateway.port)).ok()?;
+        let mut store = TcpStream::connect(("127.0.0.1", self.gateway.upgrade()?.port)).ok()?;
         store.write_all(head.as_bytes()).ok()?;
         store.write_all(&body).ok()?;
         let (mut head, mut body) = message(&mut store, line.starts_with("HEAD"))?;
@@ -400,6 +403,16 @@ impl Proxied {
         }
         self.client.write_all(head.as_bytes()).ok()?;
         self.client.write_all(&body).ok()
+    }
+
+    /// The body of a request.
+    fn rest(&mut self, head: &str, begun: Vec<u8>, fault: Option<&Fault>) -> Option<Vec<u8>> {
+        if matches!(fault, Some(Fault::Stuck)) {
+            // Until long after the client has given up.
+            thread::sleep(Duration::from_secs(300));
+            return None;
+        }
+        body(&mut self.client, head, begun)
     }
 
     /// Passes this on, and closes the connection.
@@ -432,8 +445,17 @@ fn with_other_checksum(text: &str) -> String {
 
 const OTHER_CHECKSUM: &str = "AAAAAAAAAAA=";
 
-/// The head of a message, and its body, by its length.
+/// A message: its head, and its body, by its length.
 fn message(stream: &mut TcpStream, without_body: bool) -> Option<(String, Vec<u8>)> {
+    let (head, begun) = head(stream)?;
+    match without_body {
+        true => Some((head, Vec::new())),
+        false => body(stream, &head, begun).map(|body| (head, body)),
+    }
+}
+
+/// The head of a message, and what came of its body with it.
+fn head(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     stream.set_read_timeout(Some(Duration::from_secs(120))).ok()?;
     let mut bytes = Vec::new();
     let mut some = vec![0; 64 << 10];
@@ -446,18 +468,21 @@ fn message(stream: &mut TcpStream, without_body: bool) -> Option<(String, Vec<u8
             count => bytes.extend_from_slice(&some[..count]),
         }
     };
-    let mut body = bytes.split_off(end);
-    let head = String::from_utf8(bytes).ok()?;
+    let body = bytes.split_off(end);
+    Some((String::from_utf8(bytes).ok()?, body))
+}
+
+fn body(stream: &mut TcpStream, head: &str, mut body: Vec<u8>) -> Option<Vec<u8>> {
     let len = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
-    let len: usize = if without_body { 0 } else { len.unwrap_or(0) };
-    while body.len() < len {
+    let mut some = vec![0; 64 << 10];
+    while body.len() < len.unwrap_or(0) {
         match stream.read(&mut some).ok()? {
             0 => return None,
             count => body.extend_from_slice(&some[..count]),
         }
     }
-    Some((head, body))
+    Some(body)
 }

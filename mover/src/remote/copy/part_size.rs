@@ -19,7 +19,7 @@ pub(super) fn with_parts_for(job: &Job, sources: &Sources, reach: &Reach) -> Job
 }
 
 /// A store takes so many parts that a very long object needs larger ones whoever has said what. A
-/// part of a long object is a 64th of it where the user leaves that to us, and as long as memory
+/// part of a long object is a 256th of it where the user leaves that to us, and as long as memory
 /// has room for all parts under way: fewer of them would cost more than their length gains.
 fn part_bytes(object_bytes: u64, size: PartSize, settings: &Settings) -> u32 {
     let usual = u64::from(settings.request_bytes);
@@ -37,8 +37,8 @@ fn part_bytes(object_bytes: u64, size: PartSize, settings: &Settings) -> u32 {
 
 /// Of the 10,000 that a store takes.
 const PARTS_USUAL: u64 = 9_000;
-/// Twice as many as are under way: the last ones end at about the same time.
-const PARTS_OF_LONG: u64 = 64;
+/// Many times as many as are under way: what is left for the last ones is little of the whole.
+const PARTS_OF_LONG: u64 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -55,17 +55,18 @@ mod tests {
         let cases = [
             (by_length, 100, 4, None, 1024, 8 << 10),
             (by_length, 512, 4, None, 1024, 8 << 10),
-            (by_length, 640, 4, None, 1024, 10 << 10),
-            (by_length, 1024, 4, None, 1024, 16 << 10),
+            (by_length, 2048, 4, None, 1024, 8 << 10),
+            (by_length, 2560, 4, None, 1024, 10 << 10),
+            (by_length, 4096, 4, None, 1024, 16 << 10),
             (by_length, 64 << 10, 4, None, 1024, 16 << 10),
             // As much as 9 requests of each stream have room for.
-            (by_length, 1024, 4, None, 256, 8 << 10),
-            (by_length, 1024, 4, None, 448, 11 << 10),
-            (by_length, 1024, 4, Some(2), 256, 16 << 10),
-            (by_length, 1024, 1, None, 256, 16 << 10),
-            (by_length, 1024, 16, None, 1024, 8 << 10),
+            (by_length, 4096, 4, None, 256, 8 << 10),
+            (by_length, 4096, 4, None, 448, 11 << 10),
+            (by_length, 4096, 4, Some(2), 256, 16 << 10),
+            (by_length, 4096, 1, None, 256, 16 << 10),
+            (by_length, 4096, 16, None, 1024, 8 << 10),
             // Not what somebody has asked for.
-            (typed, 1024, 4, None, 1024, 8 << 10),
+            (typed, 4096, 4, None, 1024, 8 << 10),
             // What 10,000 parts need.
             (typed, 100 << 10, 4, None, 256, 11_652),
             (by_length, 100 << 10, 4, None, 256, 11_652),
