@@ -25,8 +25,8 @@ use mover::io::store::PartSize;
 
 mod stores;
 
-use self::stores::for_stores;
 pub(super) use self::stores::{can_be_parts, stores_of};
+use self::stores::{for_stores, requests_of};
 
 /// The arguments of `copy`, none of which contradicts another.
 #[derive(Clone, Debug)]
@@ -150,13 +150,15 @@ impl CopyArgs {
             return Err(format!("--{name} with --dry-run: a dry run moves nothing; leave one out"));
         }
         let request_bytes = typed.value(&moving::REQUEST_SIZE)?;
-        let requests = match settings.depth_source.or(settings.depth_sink) {
-            Some(_) => s3::Requests::AsAsked,
-            None => s3::Requests::ByRate,
-        };
         let order = Order::of(Wanted {
             sources,
             target,
+            stores: s3::Options {
+                silent_max: typed.value(&moving::STALL)?.map(Duration::from),
+                part_size: request_bytes.map_or(PartSize::ByLength, |_| PartSize::AsRequests),
+                requests: requests_of(&settings),
+                ..stores_of(typed)?
+            },
             settings,
             compress: typed.value(&moving::COMPRESS)?,
             request_bytes,
@@ -164,12 +166,6 @@ impl CopyArgs {
             about_far: ABOUT_FAR.iter().copied().filter(|name| typed.is_typed(name)).collect(),
             seed: typed.value_or_default(&copying::SEED)?,
             manifest: typed.value(&copying::MANIFEST)?,
-            stores: s3::Options {
-                silent_max: typed.value(&moving::STALL)?.map(Duration::from),
-                part_size: request_bytes.map_or(PartSize::ByLength, |_| PartSize::AsRequests),
-                requests,
-                ..stores_of(typed)?
-            },
             preserve,
             files_from: typed.value(&copying::FILES_FROM)?,
             files_from_nul: typed.has(&copying::NULL),

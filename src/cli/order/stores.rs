@@ -30,6 +30,14 @@ pub(super) fn for_stores(
     Ok(settings)
 }
 
+/// How many requests are under way at a store: what they move decides, unless a depth is typed.
+pub(super) fn requests_of(settings: &Settings) -> s3::Requests {
+    match settings.depth_source.or(settings.depth_sink) {
+        Some(_) => s3::Requests::AsAsked,
+        None => s3::Requests::ByRate,
+    }
+}
+
 /// A value of this option as the size of an object's parts.
 pub(in crate::cli) fn can_be_parts(option: &str, request_bytes: u32) -> Result<(), String> {
     match request_bytes < PART_BYTES_MIN {
