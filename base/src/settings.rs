@@ -3,7 +3,7 @@
 use super::codec::Compress;
 use super::dscp::Dscp;
 use super::extra::ExtraDigests;
-use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX};
+use super::limits::{LOCKSTEP_BYTES_MAX, LOCKSTEP_BYTES_MIN, LOCKSTEP_PAUSE_MAX, STREAMS_MAX};
 use super::owners::OwnerRule;
 use super::units::{Bytes, Nanos, Rate, parse_rate, parse_size};
 
@@ -213,6 +213,19 @@ impl Settings {
         self.keeps_users() || self.keeps_groups()
     }
 
+    /// The size of requests where nobody has said one: smaller where the memory has no room for
+    /// what many streams have under way.
+    pub fn usual_request_bytes(&self) -> u32 {
+        let usual = Settings::default();
+        let streams = if self.streams_auto { STREAMS_MAX } else { self.streams };
+        if streams <= usual.streams {
+            return usual.request_bytes;
+        }
+        let fits = self.memory_bytes / (u64::from(streams) * REQUESTS_OF_A_STREAM);
+        let fits = 1_u64 << fits.max(1).ilog2();
+        fits.clamp(REQUEST_BYTES_LEAST.into(), usual.request_bytes.into()) as u32
+    }
+
     pub fn cut(&self) -> Cut {
         Cut { request_bytes: self.request_bytes, digest: self.digest }
     }
@@ -223,6 +236,11 @@ impl Settings {
         Settings { request_bytes, digest, ..self.clone() }
     }
 }
+
+/// What a stream and its files have under way at least, with what is computed beside it.
+const REQUESTS_OF_A_STREAM: u64 = 5;
+/// With smaller ones a copy takes more CPU time than memory is worth.
+const REQUEST_BYTES_LEAST: u32 = 128 << 10;
 
 /// An option with named values: one table of names makes the parser, the help and the codes.
 macro_rules! choice {

@@ -177,7 +177,7 @@ fn unusual(settings: &Settings, carrier: Carrier) -> Vec<&'static str> {
         ("--fsync", settings.fsync != usual.fsync),
         (
             "--request-size",
-            settings.request_bytes != usual.request_bytes && settings.rate.is_none(),
+            settings.request_bytes != settings.usual_request_bytes() && settings.rate.is_none(),
         ),
         ("--streams", settings.streams != usual.streams),
         ("--direct", settings.direct != usual.direct),

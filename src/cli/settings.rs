@@ -18,7 +18,6 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
         Some(None) => settings.streams_auto = true,
         None => {}
     }
-    typed.set(&mut settings.request_bytes, &moving::REQUEST_SIZE)?;
     typed.set(&mut settings.depth_source, &moving::DEPTH_SOURCE)?;
     typed.set(&mut settings.depth_sink, &moving::DEPTH_SINK)?;
     typed.set(&mut settings.window_bytes, &moving::WINDOW)?;
@@ -36,6 +35,8 @@ pub(super) fn settings(typed: &Typed) -> Result<Settings, String> {
     typed.set(&mut settings.fsync, &storage::FSYNC)?;
     typed.set(&mut settings.preallocate, &storage::PREALLOCATE)?;
     typed.set(&mut settings.memory_bytes, &storage::MEMORY)?;
+    settings.request_bytes = settings.usual_request_bytes();
+    typed.set(&mut settings.request_bytes, &moving::REQUEST_SIZE)?;
     typed.set(&mut settings.path_samples, &recording::PATH_SAMPLES)?;
     Ok(settings)
 }

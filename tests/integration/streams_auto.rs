@@ -86,6 +86,16 @@ fn within_one_host_one_stream_is_the_first() {
 }
 
 #[test]
+fn as_many_as_there_may_be_fit_into_the_usual_memory() {
+    each(["@/from far:@/to", "far:@/from @/to"], |ends| {
+        let scene = Scene::new();
+        write_file(&scene.path("from"), 7, 80 << 20);
+        scene.succeed(&format!("copy --streams 64 {ends}"));
+        assert_same(&scene.path("from"), &scene.path("to"));
+    });
+}
+
+#[test]
 fn what_contradicts_it_is_refused() {
     each(["--pace 10MB", "--path-samples off"], |other| {
         let scene = Scene::new();

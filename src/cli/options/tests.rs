@@ -261,6 +261,24 @@ fn wrong_values_are_told_what_to_type() {
     }
 }
 
+#[test]
+fn requests_of_many_streams_fit_into_the_memory() {
+    let cases = [
+        ("", 1 << 20),
+        ("--memory 64M", 1 << 20),
+        ("--streams 32", 1 << 20),
+        ("--streams 64", 512 << 10),
+        ("--streams auto", 512 << 10),
+        ("--streams auto --memory 1G", 1 << 20),
+        ("--streams 64 --memory 64M", 128 << 10),
+        ("--streams 64 --request-size 1M", 1 << 20),
+    ];
+    for (options, expect) in cases {
+        let settings = settings_of(&typed(&format!("copy a b {options}"))).unwrap();
+        assert_eq!(settings.request_bytes, expect, "{options}");
+    }
+}
+
 const RETRY_FOR: &str = "--retry-for '8d': write a time such as 90s, 10m or 2h (a week at \
                          most), or off";
 
