@@ -367,7 +367,8 @@ mod tests {
             datapump: Some("datapump".into()),
             ..Remote::default()
         };
-        let silent_for = Nanos::from_millis(300);
+        // Long enough for a busy host to start the one that answers.
+        let silent_for = Nanos::from_millis(10_000);
         let mut hosts = Hosts { silent_for, ..Hosts::alone(FarEnd::Source, "hangs", &remote) };
         hosts.hosts.push("answers".into());
         let asked = Asked::Source(Question::Find(Vec::new()));

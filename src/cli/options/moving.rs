@@ -85,8 +85,8 @@ pub(crate) static REQUEST_SIZE: CliOption<u32> = CliOption {
     kind: Kind::Number(Limits::REQUEST_BYTES, |n| n as u32),
     default: "1M",
     help: "Bytes that one request moves",
-    more: "Where --memory has no room for those of more than 4 streams, or of the 64 that \
-           --streams auto may open, less by default.",
+    more: "Not given, it is smaller where --memory has no room for the requests of more than 4 \
+           streams; --streams auto counts as 64.",
     group: Group::Moving,
     commands: MOVING,
 };
