@@ -242,8 +242,14 @@ impl Stand<'_> {
         copy.env_remove("DATAPUMP_NO_RECORD").arg("--results").arg(&self.store);
         copy.args(words).args([format!("null:{bytes}"), "far:null:".to_string()]);
         let mut copy = self.wan.near(copy).map_err(told)?;
-        copy.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let out = File::create(self.out()).map_err(told)?;
+        copy.stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
         copy.spawn().map_err(told)
+    }
+
+    /// What the copy prints: a pipe that nobody reads until the end may fill up.
+    fn out(&self) -> PathBuf {
+        self.store.with_file_name("out.json")
     }
 
     /// What has arrived at the far host so far.
@@ -280,8 +286,7 @@ impl Stand<'_> {
             }
             thread::sleep(EVERY);
         }
-        let out = copy.wait_with_output().map_err(told)?;
-        let text = String::from_utf8_lossy(&out.stdout);
+        let text = fs::read_to_string(self.out()).map_err(told)?;
         let record = said::record(&text)?;
         let login_s = record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
         let mut streams = vec![record.options.streams];
