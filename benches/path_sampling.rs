@@ -81,7 +81,7 @@ fn looks() {
     let waiting = thread::spawn(move || {
         let mut request = Request::new(4096);
         request.ask(0..1);
-        let verb = Verb::Receive { socket, how: Receive::WaitAll };
+        let verb = Verb::Receive { socket, how: Receive::WaitAll, quick_ack: false };
         let before = cpu();
         sampler.perform(&verb, &mut request).expect("a byte");
         let spent = cpu() - before;

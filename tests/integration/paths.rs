@@ -196,7 +196,7 @@ fn who_is_blocked_goes_on_looking() {
         backends.push(("uring", || Box::new(Uring::new().unwrap())));
     }
     let send = |socket| Verb::Send { socket };
-    let receive = |socket| Verb::Receive { socket, how: Receive::WaitAll };
+    let receive = |socket| Verb::Receive { socket, how: Receive::WaitAll, quick_ack: false };
     let verbs: [(&str, Ask); 2] = [("send", send), ("receive", receive)];
     for ((backend, make), (name, verb)) in
         backends.into_iter().flat_map(|backend| verbs.map(|verb| (backend, verb)))

@@ -155,6 +155,7 @@ pub struct StreamSource {
     socket: Handle,
     protection: Protection,
     how: Receive,
+    quick_ack: bool,
     allowed: Allowed,
     digest: DigestKind,
     frames: u64,
@@ -181,6 +182,7 @@ impl StreamSource {
             socket,
             protection,
             how: Receive::WaitAll,
+            quick_ack: false,
             allowed: Allowed { body_bytes_max, compress: Compress::Off, verify: Verify::Received },
             digest,
             frames: 0,
@@ -192,6 +194,12 @@ impl StreamSource {
     /// Receives bodies in another way.
     pub fn reading(self, how: Receive) -> StreamSource {
         StreamSource { how, ..self }
+    }
+
+    /// Receives what has arrived, and acknowledges it then: the sender sees round trips of the path
+    /// without the wait of a delayed acknowledgement (RFC 1122, 4.2.3.2).
+    pub(crate) fn acknowledging_at_once(self) -> StreamSource {
+        StreamSource { how: Receive::Any, quick_ack: true, ..self }
     }
 
     /// Accepts compressed payloads too.
@@ -210,7 +218,8 @@ impl StreamSource {
     }
 
     fn receive(&self) -> Next {
-        Next::Do(Verb::Receive { socket: self.socket.clone(), how: self.how })
+        let (socket, how, quick_ack) = (self.socket.clone(), self.how, self.quick_ack);
+        Next::Do(Verb::Receive { socket, how, quick_ack })
     }
 
     /// A header first, then the body: the kernel writes both to their places, and there they are

@@ -30,6 +30,8 @@ pub enum Verb {
     Receive {
         socket: Handle,
         how: Receive,
+        /// What a call took is acknowledged then (`TCP_QUICKACK`).
+        quick_ack: bool,
     },
     Send {
         socket: Handle,

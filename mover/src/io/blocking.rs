@@ -7,6 +7,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::backend::{Speed, Verb};
 use super::request::{ExtraPiece, Request};
 use super::store::Store;
+use super::tcp;
 use super::volume::{Batch, Handle};
 use base::limits::HEADROOM_BYTES;
 use base::settings::Receive;
@@ -49,7 +50,7 @@ pub(super) fn perform(verb: &Verb, request: &mut Request) -> io::Result<u32> {
 /// Receives from a socket: all bytes that are needed, or those that have arrived. A request that
 /// needs less than its span takes those that have arrived.
 pub(super) fn receive(verb: &Verb, request: &mut Request, patience: Patience) -> io::Result<u32> {
-    let Verb::Receive { socket, how } = verb else { panic!("{verb:?} is no receive") };
+    let Verb::Receive { socket, how, quick_ack } = verb else { panic!("{verb:?} is no receive") };
     let whole = request.need == request.span.end - request.span.start;
     let all = whole && *how == Receive::WaitAll;
     let flags = match patience {
@@ -57,9 +58,11 @@ pub(super) fn receive(verb: &Verb, request: &mut Request, patience: Patience) ->
         Patience::Block => RecvFlags::empty(),
         Patience::Peek => RecvFlags::DONTWAIT,
     };
-    rustix::net::recv(socket.fd(), request.pending_bytes_mut(), flags)
-        .map(|(_, count)| count as u32)
-        .map_err(io::Error::from)
+    let received = rustix::net::recv(socket.fd(), request.pending_bytes_mut(), flags);
+    if *quick_ack && received.is_ok() {
+        tcp::acknowledge(socket);
+    }
+    received.map(|(_, count)| count as u32).map_err(io::Error::from)
 }
 
 /// Reads what is in the page cache; `WouldBlock` when the read would wait for a device.

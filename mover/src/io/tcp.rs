@@ -204,6 +204,12 @@ pub(crate) fn set_pace(handle: &Handle, bytes_per_s: u64) {
     let _ = system::set_pace(handle.fd(), bytes_per_s);
 }
 
+/// Acknowledges at once what has been received.
+pub(crate) fn acknowledge(handle: &Handle) {
+    // Where that fails, it is acknowledged a little later.
+    let _ = rustix::net::sockopt::set_tcp_quickack(handle.fd(), true);
+}
+
 /// What TCP reports of a connection now; `None` if it is not a TCP socket.
 pub fn path_sample(handle: &Handle, at: Tick) -> Option<PathSample> {
     system::path_sample(handle.fd(), at)

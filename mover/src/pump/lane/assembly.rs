@@ -33,7 +33,7 @@ use base::codec::{Coding, Compress, DecompressionTime};
 use base::fault::{Class, Fault};
 use base::job::Location;
 use base::limits::STREAMS_MAX;
-use base::settings::{EngineChoice, PathSamples, Settings};
+use base::settings::{EngineChoice, Pace, PathSamples, Settings};
 use base::units::{Bytes, Tick};
 
 /// A connection whose handshake has ended.
@@ -505,10 +505,11 @@ fn endpoints(
         (None, Some(sink), Some(Stream { handle, protection })) => {
             let (digest, socket) = (settings.digest, handle.socket);
             let stream = StreamSource::new(socket, protection, digest, body);
-            let stream = stream
-                .reading(settings.receive)
-                .decompressing(settings.compress)
-                .verifying(settings.verify);
+            let stream = match settings.pace {
+                Pace::Scavenger => stream.acknowledging_at_once(),
+                _ => stream.reading(settings.receive),
+            };
+            let stream = stream.decompressing(settings.compress).verifying(settings.verify);
             (Box::new(stream), sink)
         }
         _ => panic!("a lane has one source and one sink"),

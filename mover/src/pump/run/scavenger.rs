@@ -17,18 +17,31 @@ use base::units::{Nanos, Tick};
 /// Paces all streams of a transfer together, so that they give way to other traffic.
 #[derive(Debug, Default)]
 pub(crate) struct Scavenger {
-    /// What each stream had delivered, and lost or sent again, at its last sample; in segments.
-    streams: BTreeMap<u32, (u64, u64)>,
+    streams: BTreeMap<u32, Heard>,
     window_bytes: f64,
     is_starting: bool,
-    /// The largest window that was delivered in a round trip; less each time that others come.
+    /// The most of the average below; less each time that others come.
     known_bytes: f64,
+    /// What is delivered in a round trip, on average over some.
+    mean_bytes: f64,
     /// Decisions in a row that found no queue, and that found too long a one.
     calm: u32,
     above: u32,
+    /// Decisions in which the queue is what the start has left.
+    drains: u32,
     /// Others were seen, and may still be there.
     others_until: Tick,
     period: Option<Period>,
+}
+
+/// The last sample of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    delivered_segments: u64,
+    /// Or sent again.
+    lost_segments: u64,
+    /// Smoothed.
+    round_trip: Nanos,
 }
 
 /// What was seen since the last decision.
@@ -70,31 +83,38 @@ impl Scavenger {
             return None;
         }
         if self.window_bytes == 0.0 {
-            (self.window_bytes, self.is_starting) = (FIRST_SEGMENTS * mss_bytes, true);
+            (self.window_bytes, self.is_starting) = (LEAST_SEGMENTS * mss_bytes, true);
         }
-        let mut period = self.period.unwrap_or(Period::new(at, round_trip));
+        let mut period = self.period.unwrap_or(Period::new(at));
         self.add_up(looks, &mut period);
-        period.least_round_trip = period.least_round_trip.min(round_trip);
         let spent = at.since(period.since);
-        if spent < Nanos(round_trip.0.max(PERIOD_MIN.0)) {
+        if spent < Nanos(round_trip.0.max(PERIOD_MIN.0)) || period.delivered_segments == 0 {
             self.period = Some(period);
         } else {
             self.decide(at, &period.seen(base, spent, mss_bytes));
-            self.period = Some(Period::new(at, round_trip));
+            self.period = Some(Period::new(at));
         }
         Some((self.window_bytes / round_trip.seconds()) as u64)
     }
 
+    /// Adds what is new to a period. A look without news of a stream says nothing of its path.
     fn add_up(&mut self, looks: &[Look], period: &mut Period) {
         for look in looks {
             let sample = &look.sample;
-            let lost = sample.segments_retransmitted + u64::from(sample.lost_segments);
-            let seen = (look.delivered_segments, lost);
+            let seen = Heard {
+                delivered_segments: look.delivered_segments,
+                lost_segments: sample.segments_retransmitted + u64::from(sample.lost_segments),
+                round_trip: sample.rtt,
+            };
             let Some(last) = self.streams.insert(look.stream, seen) else { continue };
-            let delivered = seen.0.saturating_sub(last.0);
+            let delivered = seen.delivered_segments.saturating_sub(last.delivered_segments);
             period.delivered_segments += delivered;
             period.delivered_bytes += delivered as f64 * f64::from(sample.mss_bytes);
-            period.lost_segments += lost.saturating_sub(last.1);
+            period.lost_segments += seen.lost_segments.saturating_sub(last.lost_segments);
+            if delivered > 0 {
+                let recent = recent_round_trip(last.round_trip, seen.round_trip, delivered);
+                period.least_round_trip = period.least_round_trip.min(recent.max(sample.rtt_min));
+            }
         }
         self.streams.retain(|number, _| looks.iter().any(|look| look.stream == *number));
     }
@@ -104,22 +124,36 @@ impl Scavenger {
         let room = 1.0 - seen.queue / target;
         let is_calm = seen.lost == Lost::Nothing && seen.queue < target * CALM;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
-        self.above = if room < 0.0 { self.above + 1 } else { 0 };
+        let is_draining = self.drains > 0;
+        self.drains = self.drains.saturating_sub(1);
+        self.above = if room < 0.0 && !is_draining { self.above + 1 } else { 0 };
         // A queue of ours is gone once the window has shrunk.
         let sees_others = seen.lost == Lost::Many || self.above >= OTHERS_PERIODS;
-        if sees_others && !self.is_starting {
+        if sees_others && !self.is_starting && !is_draining {
             if at >= self.others_until {
                 self.known_bytes *= KNOWN_KEPT;
             }
             self.others_until = at.after(OTHERS_FOR);
         }
         let delivered = seen.bytes_per_s * seen.base / 1e9;
-        self.known_bytes = self.known_bytes.max(delivered);
-        self.is_starting &= seen.lost == Lost::Nothing && room >= STARTED;
+        self.mean_bytes += (delivered - self.mean_bytes) * MEAN_STEP;
+        self.known_bytes = self.known_bytes.max(self.mean_bytes);
+        let was_starting = self.is_starting;
+        self.is_starting &= seen.lost == Lost::Nothing && room > 0.0;
+        if was_starting && !self.is_starting {
+            self.window_bytes = self.window_bytes.min(delivered * DRAINED);
+            self.drains = DRAINING_PERIODS;
+        }
         let used = if self.is_starting { USED_AT_FIRST } else { USED };
         let factor = match seen.lost {
+            _ if is_draining || was_starting && !self.is_starting => 1.0,
             Lost::Many => LEAST_KEPT,
-            _ if room < 0.0 => (1.0 + room).max(LEAST_KEPT),
+            _ if self.above >= OTHERS_PERIODS => (1.0 + room).max(LEAST_KEPT),
+            // Ours, as far as is known: it is gone when so much less is under way.
+            _ if room < 0.0 => {
+                let excess = seen.queue - target;
+                (1.0 - DRAINS * excess / (seen.base + seen.queue)).max(LEAST_KEPT)
+            }
             Lost::Few => 1.0,
             // What is sent is less for another reason: its source, or its congestion control.
             Lost::Nothing if delivered < self.window_bytes * used => 1.0,
@@ -128,20 +162,25 @@ impl Scavenger {
                 1.0 + SEGMENTS_BESIDE * seen.mss_bytes / self.window_bytes * room
             }
             Lost::Nothing if self.calm < CALM_PERIODS => {
-                1.0 + GAIN * target / (seen.base + target) * room
+                let share = GAIN * target / (seen.base + target);
+                1.0 + share.max(seen.mss_bytes / self.window_bytes) * room
             }
             Lost::Nothing if self.window_bytes < self.known_bytes * NEARLY_KNOWN => GROWS_MOST,
-            Lost::Nothing => GROWS_MOST.min(1.0 + GROWS * target / seen.base),
+            // The longer there is no queue, the more the path may carry.
+            Lost::Nothing => {
+                let grows = GROWS * (1.0 + f64::from(self.calm) / CALM_ADDS);
+                GROWS_MOST.min(1.0 + grows * target / seen.base)
+            }
         };
         self.window_bytes = (self.window_bytes * factor).max(LEAST_SEGMENTS * seen.mss_bytes);
     }
 }
 
 impl Period {
-    fn new(since: Tick, least_round_trip: Nanos) -> Period {
+    fn new(since: Tick) -> Period {
         Period {
             since,
-            least_round_trip,
+            least_round_trip: Nanos(u64::MAX),
             delivered_bytes: 0.0,
             delivered_segments: 0,
             lost_segments: 0,
@@ -167,6 +206,14 @@ impl Period {
     }
 }
 
+/// The newest round trips: TCP's smoothed one moves an eighth of the way to each of them (RFC
+/// 6298), and at a few segments a round trip that takes seconds. There were at most as many as
+/// segments were delivered; if there were fewer, this is still somewhat of the old value.
+fn recent_round_trip(before: Nanos, now: Nanos, segments: u64) -> Nanos {
+    let kept = (7.0_f64 / 8.0).powf(segments as f64);
+    Nanos(((now.0 as f64 - before.0 as f64 * kept) / (1.0 - kept)).max(0.0) as u64)
+}
+
 impl Seen {
     fn target(&self) -> f64 {
         (self.base * TARGET).clamp(TARGET_MIN.0 as f64, TARGET_MAX.0 as f64)
@@ -178,32 +225,39 @@ impl Seen {
 const TARGET: f64 = 0.1;
 const TARGET_MIN: Nanos = Nanos::from_millis(3);
 const TARGET_MAX: Nanos = Nanos::from_millis(25);
-/// The window at first, and at least.
-const FIRST_SEGMENTS: f64 = 4.0;
-const LEAST_SEGMENTS: f64 = 2.0;
-/// At first the window doubles, until this share of the target is left.
-const STARTED: f64 = 0.5;
+/// The window at first, and at least. It doubles until the queue is as long as the target.
+const LEAST_SEGMENTS: f64 = 4.0;
+/// When that ends, it keeps this share of what is delivered in a round trip: the queue that it has
+/// made drains in so many periods.
+const DRAINED: f64 = 0.75;
+const DRAINING_PERIODS: u32 = 8;
 /// How strongly the window follows the queue: as much as is stable with a round trip's delay.
 const GAIN: f64 = 0.4;
 /// Where the queue was below this share of the target for so many periods, the window grows by a
 /// share of itself in each: by the most up to this part of a window that was delivered before, from
-/// there on by so little that a round trip's delay does not overshoot the target.
-const CALM: f64 = 0.25;
-const CALM_PERIODS: u32 = 3;
+/// there on by so little that a round trip's delay does not overshoot the target; each few periods
+/// without a queue add as much to that.
+const CALM: f64 = 0.5;
+const CALM_PERIODS: u32 = 2;
 const NEARLY_KNOWN: f64 = 0.75;
 const GROWS_MOST: f64 = 1.25;
-const GROWS: f64 = 0.5;
+const GROWS: f64 = 0.25;
+const CALM_ADDS: f64 = 4.0;
 /// Others are there when the queue was too long for so many periods, or segments were lost: then
 /// the window grows more slowly than theirs, for so long after the last sign of them.
-const OTHERS_PERIODS: u32 = 3;
-const OTHERS_FOR: Nanos = Nanos::from_millis(4_000);
+const OTHERS_PERIODS: u32 = 4;
+const OTHERS_FOR: Nanos = Nanos::from_millis(1_000);
 const SEGMENTS_BESIDE: f64 = 0.5;
 const KNOWN_KEPT: f64 = 0.7;
+/// How far the average goes to what a period delivered.
+const MEAN_STEP: f64 = 0.25;
+/// How much of the excess of a queue a step takes away, as long as the queue may be ours.
+const DRAINS: f64 = 2.0;
 /// What is kept of the window at least, in a period.
 const LEAST_KEPT: f64 = 0.5;
 /// A window of which less than this is used does not grow; what is used is seen a round trip later.
 const USED: f64 = 0.9;
-const USED_AT_FIRST: f64 = 0.4;
+const USED_AT_FIRST: f64 = 0.7;
 /// Lost segments that mean nothing without a queue: so many, or this share of what was delivered.
 const LOST_SEGMENTS: f64 = 2.0;
 const LOST_SHARE: f64 = 0.01;
@@ -220,6 +274,22 @@ mod tests {
         Shared::new(by_rate, queue_bytes, Some(choose))
     }
 
+    #[test]
+    fn the_newest_round_trip_is_found_in_the_smoothed_one() {
+        for (before, each, acknowledgements, segments) in
+            [(30.0, 60.0, 1, 1), (60.0, 30.0, 3, 3), (60.0, 30.0, 2, 4), (30.0, 30.0, 1, 9)]
+        {
+            let now = (0..acknowledgements).fold(before, |now, _| now + (each - now) / 8.0);
+            let nanos = |millis: f64| Nanos((millis * 1e6) as u64);
+            let found = recent_round_trip(nanos(before), nanos(now), segments).0 as f64 / 1e6;
+            let case = format!("{found} of {before} to {each}");
+            match acknowledgements == segments {
+                true => assert!((found - each).abs() < 0.01, "{case}"),
+                false => assert!(found >= each - 0.01 && found <= now + 0.01, "{case}"),
+            }
+        }
+    }
+
     /// Alone it fills the path; beside others it takes little, whatever its own congestion control
     /// would take; after them it is back.
     #[test]
@@ -228,7 +298,7 @@ mod tests {
             for queue_bytes in [64e3, 375e3, 3e6] {
                 for rivals in [1, 4] {
                     let mut path = shared(by_rate, queue_bytes);
-                    path.share(3.0);
+                    path.share(5.0);
                     let alone = path.share(20.0);
                     path.rivals.extend((0..rivals).map(|_| Flow::new(false)));
                     path.share(5.0);

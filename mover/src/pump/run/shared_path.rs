@@ -8,6 +8,7 @@ use base::units::{Nanos, Tick};
 
 const MSS: f64 = 1448.0;
 const STEP_MS: u64 = 10;
+const SEGMENTS_PER_ACK: f64 = 1.5;
 pub(super) const CAPACITY: f64 = 12.0e6;
 
 /// What chooses the pace of all our streams.
@@ -26,6 +27,8 @@ pub(super) struct Flow {
     blind_until: f64,
     rates: VecDeque<(f64, f64)>,
     acked_bytes: f64,
+    /// As TCP has it: smoothed.
+    round_trip_s: f64,
 }
 
 impl Flow {
@@ -39,6 +42,7 @@ impl Flow {
             blind_until: 0.0,
             rates: VecDeque::new(),
             acked_bytes: 0.0,
+            round_trip_s: BASE_S,
         }
     }
 
@@ -58,6 +62,8 @@ impl Flow {
     /// What became of the bytes of `seconds`.
     fn hear(&mut self, at: f64, seconds: f64, rtt: f64, (delivered, lost): (f64, f64)) {
         self.acked_bytes += delivered;
+        let kept = (7.0_f64 / 8.0).powf(delivered / MSS / SEGMENTS_PER_ACK);
+        self.round_trip_s = rtt + (self.round_trip_s - rtt) * kept;
         self.lost_bytes += lost;
         self.rates.push_back((at, delivered / seconds));
         while self.rates.front().is_some_and(|(then, _)| at - then > 10.0 * rtt) {
@@ -132,7 +138,7 @@ impl Shared {
                 stream,
                 sample: PathSample {
                     at: Tick((at * 1e9) as u64),
-                    rtt: Nanos((rtt * 1e9) as u64),
+                    rtt: Nanos((flow.round_trip_s * 1e9) as u64),
                     rtt_min: Nanos((BASE_S * 1e9) as u64),
                     mss_bytes: MSS as u32,
                     cwnd_segments: (flow.window / MSS) as u32,
