@@ -2,7 +2,7 @@
 
 use super::codec::Codec;
 use super::extent::Extent;
-use super::limits::{BLOCK_BYTES, REQUEST_BYTES_MAX};
+use super::limits::{BLOCK_BYTES, REQUEST_BYTES_STEP};
 
 /// A digest in the form a label carries: 32 bytes of BLAKE3, 8 of CRC-64, or nothing.
 pub type Sum = [u8; 32];
@@ -32,7 +32,13 @@ pub const fn map_bytes(extent_len: u32) -> u32 {
     MAP_CHECK_BYTES + extent_len.div_ceil(BLOCK_BYTES).div_ceil(8)
 }
 
-const _: () = assert!(map_bytes(REQUEST_BYTES_MAX) <= BLOCK_BYTES);
+/// The longest extent whose map fits the block behind a body, almost 128 MiB. A longer one is sent
+/// with its blocks of zeros, unless it has nothing else.
+pub const MAPPED_BYTES_MAX: u32 = (BLOCK_BYTES - MAP_CHECK_BYTES) * 8 * BLOCK_BYTES;
+
+const _: () = assert!(map_bytes(MAPPED_BYTES_MAX) <= BLOCK_BYTES);
+const _: () = assert!(map_bytes(MAPPED_BYTES_MAX + 1) > BLOCK_BYTES);
+const _: () = assert!(MAPPED_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));
 
 /// The header of a frame: where its body belongs and what its digest must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

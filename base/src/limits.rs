@@ -6,7 +6,7 @@ use super::units::Nanos;
 pub const STREAMS_MAX: u16 = 64;
 /// Bounds of the request size, and the step between allowed sizes.
 pub const REQUEST_BYTES_MIN: u32 = 4 << 10;
-pub const REQUEST_BYTES_MAX: u32 = 16 << 20;
+pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
 pub const REQUEST_BYTES_STEP: u32 = 4 << 10;
 /// Of a copy from or to an object store: each request has a first byte to wait for.
 pub const STORE_REQUEST_BYTES: u32 = 8 << 20;
@@ -15,8 +15,9 @@ pub const STORE_REQUEST_BYTES: u32 = 8 << 20;
 pub const STORE_DEPTH: u16 = 8;
 /// Requests under way at object stores, of all streams together.
 pub const STORE_REQUESTS_MAX: usize = 64;
-/// Of the parts of an object none but the last has less.
+/// Of the parts of an object none but the last has less, and a store takes no more of them.
 pub const PART_BYTES_MIN: u32 = 5 << 20;
+pub const PARTS_MAX: u64 = 10_000;
 /// Requests in flight at one end of one lane.
 pub const DEPTH_MAX: u16 = 256;
 /// Bounds of `--window`.
@@ -79,4 +80,7 @@ const _: () = assert!(SAMPLES_MAX * super::packed::SAMPLE_BYTES_MAX + 64 <= MESS
 const _: () = assert!(OFFER_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));
 const _: () = assert!(REQUEST_BYTES_STEP.is_multiple_of(BLOCK_BYTES));
+/// One read or write moves so much at most on Linux, and a buffer has a body and some blocks more.
+const CALL_BYTES_MAX: u32 = 0x7fff_f000;
+const _: () = assert!(REQUEST_BYTES_MAX + 16 * BLOCK_BYTES <= CALL_BYTES_MAX);
 const _: () = assert!(PATH_BYTES_MAX + 64 < OFFER_BYTES_MAX);

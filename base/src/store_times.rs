@@ -14,6 +14,8 @@ pub struct StoreTimes {
     pub slow_downs: u64,
     /// Other tries that failed and were tried again.
     pub failures: u64,
+    /// Requests that were sent again on a new connection, as theirs had been left behind.
+    pub sent_again: u64,
     /// CPU time.
     pub signing: Nanos,
     pub connecting: Nanos,

@@ -13,7 +13,7 @@ use crate::addresses::Addresses;
 use crate::answers::Element;
 use crate::checksum;
 use crate::concurrency::Concurrency;
-use crate::connection::{Attend, Connection, Head, SILENT_MAX, Spent, is_left_behind};
+use crate::connection::{Connection, Head, Monitor, SILENT_MAX, Spent, is_left_behind};
 use crate::credentials::{self, Found};
 use crate::refusal::{Refusal, fault_of};
 use crate::settings::{Endpoint, Options, Requests, Surroundings, check_bucket};
@@ -141,7 +141,7 @@ impl Client {
     /// Calls, again where that may help, until it is answered, refused, or given up.
     pub(crate) fn call(&self, call: &Call<'_>, mut into: Into<'_>) -> Called {
         check_bucket(call.bucket).map_err(Trouble::Lost)?;
-        let (mut tries, mut left_behind, began) = (0_u32, 0_u32, clock::now());
+        let (mut tries, mut left_behind, mut failing) = (0_u32, 0_u32, Nanos(0));
         loop {
             if let Some(fault) = self.refused.get() {
                 return Err(Trouble::Lost(fault.clone()));
@@ -164,19 +164,24 @@ impl Client {
                 Err(Failure::Fault(fault)) => return Err(Trouble::Lost(fault)),
                 Err(Failure::Io(error)) if is_left_behind(&error) => {
                     left_behind += 1;
+                    lock(&self.times).sent_again += 1;
                     continue;
                 }
                 Err(Failure::Io(error)) => (error.to_string(), false),
             };
             tries += 1;
             let most = if self.answered.load(Relaxed) { TRIES_MAX } else { FIRST_TRIES_MAX };
-            if tries >= most || clock::now().since(began) > TRY_FOR {
+            // A long request may have moved for minutes before it failed.
+            failing += clock::now().since(tried_at).min(Nanos::from(self.silent_max));
+            if tries >= most || failing > TRY_FOR {
                 let url = format!("s3://{}/{}", call.bucket, call.key.escape_debug());
                 let host = &self.endpoint.host;
                 let text = format!("the store at {host} failed {tries} times for '{url}': {why}");
                 return Err(Trouble::Lost(Fault::new(Class::Unreachable, text)));
             }
-            std::thread::sleep(pause(tries));
+            let pause = pause(tries);
+            std::thread::sleep(pause);
+            failing += Nanos::from(pause);
             self.note_again(fewer, clock::now().since(tried_at));
         }
     }
@@ -249,8 +254,8 @@ impl Client {
         // One that is idle has the share of the path that it had; a new one may get more.
         let idle = if left_behind == 0 { self.idle_to(&host) } else { None };
         if let Some(mut connection) = idle {
-            let mut attend = permit.attend(may_leave);
-            match self.exchange(&mut connection, &head, (call, into), &mut attend) {
+            let mut monitor = permit.monitor(may_leave);
+            match self.exchange(&mut connection, &head, (call, into), &mut monitor) {
                 Ok(answer) => {
                     permit.answered(&answer);
                     return Ok(self.keep(host, connection, answer));
@@ -275,8 +280,8 @@ impl Client {
             .inspect_err(|_| self.addresses.note(address, false, clock::now()))
             .map_err(|error| cannot_connect(&self.endpoint.host, &error))?;
         lock(&self.times).connecting += clock::now().since(connecting);
-        let mut attend = permit.attend(may_leave);
-        let answer = self.exchange(&mut connection, &head, (call, into), &mut attend);
+        let mut monitor = permit.monitor(may_leave);
+        let answer = self.exchange(&mut connection, &head, (call, into), &mut monitor);
         match answer {
             Ok(answer) => {
                 permit.answered(&answer);
@@ -295,26 +300,26 @@ impl Client {
         connection: &mut Connection,
         head: &str,
         (call, into): (&Call<'_>, &mut Into<'_>),
-        attend: Attend<'_>,
+        monitor: Monitor<'_>,
     ) -> io::Result<Answer> {
-        let (head, spent) = connection.ask(head, call.body, call.method, attend)?;
+        let (head, spent) = connection.ask(head, call.body, call.method, monitor)?;
         self.answered.store(true, Relaxed);
         let mut answer = Answer { head, spent, ..Answer::default() };
         let receiving = clock::now();
         let is_well = !matches!(answer.head.status, 429 | 503);
         self.addresses.note(connection.address, is_well, clock::now());
         match into {
-            Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes, attend)?,
+            Into::Exactly(bytes) if answer.head.status < 300 => fill(connection, bytes, monitor)?,
             Into::Summed(bytes) if answer.head.status < 300 => {
-                answer.crc64 = Some(fill_summed(connection, bytes, attend)?);
+                answer.crc64 = Some(fill_summed(connection, bytes, monitor)?);
             }
             Into::Small(bytes) if answer.head.status < 300 => {
                 if answer.head.get("content-length") == bytes.len().to_string() {
-                    answer.crc64 = Some(fill_summed(connection, bytes, attend)?);
+                    answer.crc64 = Some(fill_summed(connection, bytes, monitor)?);
                 }
             }
             Into::Exactly(_) | Into::Summed(_) | Into::Small(_) | Into::Text => {
-                answer.text = text(connection, attend)?
+                answer.text = text(connection, monitor)?
             }
         }
         answer.spent.receiving = clock::now().since(receiving);
@@ -405,32 +410,32 @@ fn is_final(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut || is_left_behind(error)
 }
 
-fn fill(connection: &mut Connection, into: &mut [u8], attend: Attend<'_>) -> io::Result<()> {
-    fill_by(connection, into, attend, usize::MAX, |_| {})
+fn fill(connection: &mut Connection, into: &mut [u8], monitor: Monitor<'_>) -> io::Result<()> {
+    fill_by(connection, into, monitor, usize::MAX, |_| {})
 }
 
 /// The same, and computes the checksum of what comes while the processor's cache has it.
 fn fill_summed(
     connection: &mut Connection,
     into: &mut [u8],
-    attend: Attend<'_>,
+    monitor: Monitor<'_>,
 ) -> io::Result<u64> {
     let mut sum = checksum::Running::new();
-    fill_by(connection, into, attend, SUMMED_BYTES, |bytes| sum.add(bytes))?;
+    fill_by(connection, into, monitor, SUMMED_BYTES, |bytes| sum.add(bytes))?;
     Ok(sum.finish())
 }
 
 fn fill_by(
     connection: &mut Connection,
     mut into: &mut [u8],
-    attend: Attend<'_>,
+    monitor: Monitor<'_>,
     most: usize,
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let len = into.len();
     while !into.is_empty() {
         let most = most.min(into.len());
-        let count = connection.read(&mut into[..most], attend)?;
+        let count = connection.read(&mut into[..most], monitor)?;
         if count == 0 {
             let text = format!("it sent {} of {len} bytes", len - into.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
@@ -438,16 +443,16 @@ fn fill_by(
         take(&into[..count]);
         into = &mut into[count..];
     }
-    match connection.read(&mut [0], attend)? {
+    match connection.read(&mut [0], monitor)? {
         0 => Ok(()),
         _ => Err(io::Error::other(format!("it sent more than {len} bytes"))),
     }
 }
 
-fn text(connection: &mut Connection, attend: Attend<'_>) -> io::Result<String> {
+fn text(connection: &mut Connection, monitor: Monitor<'_>) -> io::Result<String> {
     let (mut bytes, mut some) = (Vec::new(), [0; 16 << 10]);
     loop {
-        match connection.read(&mut some, attend)? {
+        match connection.read(&mut some, monitor)? {
             0 => break,
             count => bytes.extend_from_slice(&some[..count]),
         }
@@ -470,7 +475,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is tried again: so often, and no more once it has taken so long.
+/// What is tried again: so often, and no more once it has failed for so long. One try counts as
+/// what a silent one takes at most.
 const TRIES_MAX: u32 = 8;
 const TRY_FOR: Nanos = Nanos::from_millis(120_000);
 /// The same for a store that has never answered: its user is watching.

@@ -19,7 +19,7 @@ use mover::io::system::unacknowledged_bytes;
 
 /// How long a store may be silent.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
-/// Who attends a request of which nothing moves is told so this often.
+/// The monitor of a request of which nothing moves is told so this often.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -47,10 +47,10 @@ impl Stream {
     }
 }
 
-/// Who attends a request is told how many bytes of its body have moved since the last call, as far
-/// as the other side has acknowledged them, or that none have for a moment. It may end the request
-/// with an error.
-pub(crate) type Attend<'a> = &'a mut dyn FnMut(usize) -> io::Result<()>;
+/// The monitor of a request is told how many bytes of its body have moved since the last call, as
+/// far as the other side has acknowledged them, or that none have for a moment. It may end the
+/// request with an error.
+pub(crate) type Monitor<'a> = &'a mut dyn FnMut(usize) -> io::Result<()>;
 
 /// Called where the socket was not ready for a moment.
 type Tick<'a> = &'a mut dyn FnMut(&TcpStream) -> io::Result<()>;
@@ -79,11 +79,11 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-pub(crate) fn unattended(_: usize) -> io::Result<()> {
+pub(crate) fn unmonitored(_: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Who attends a request has given its connection up: another one is faster.
+/// The monitor of a request has given its connection up: another one is faster.
 #[derive(Debug)]
 pub(crate) struct LeftBehind;
 
@@ -174,11 +174,11 @@ impl Connection {
         head: &str,
         body: &[u8],
         method: &str,
-        attend: Attend<'_>,
+        monitor: Monitor<'_>,
     ) -> io::Result<(Head, Spent)> {
         let began = clock::now();
         let mut sending = Sending::default();
-        let sent = self.send((head.as_bytes(), body), &mut sending, attend);
+        let sent = self.send((head.as_bytes(), body), &mut sending, monitor);
         if sent.as_ref().is_err_and(is_left_behind) {
             return Err(LeftBehind.into());
         }
@@ -186,12 +186,12 @@ impl Connection {
         let spent_sending = waiting.since(began);
         // A store that refuses may answer, and close, before it has read everything.
         self.ends |= sent.is_err();
-        let answered = self.head(method, &mut |tcp| attend(sending.news(tcp)));
+        let answered = self.head(method, &mut |tcp| monitor(sending.news(tcp)));
         let first_byte = clock::now().since(waiting);
         match (answered, sent) {
             (Ok(head), _) => {
                 // It is answered: it is not given up any more.
-                let _ = attend(sending.written_bytes - sending.told_bytes);
+                let _ = monitor(sending.written_bytes - sending.told_bytes);
                 let spent = Spent { sending: spent_sending, first_byte, receiving: Nanos(0) };
                 Ok((head, spent))
             }
@@ -203,11 +203,11 @@ impl Connection {
         &mut self,
         (mut head, mut body): (&[u8], &[u8]),
         sending: &mut Sending,
-        attend: Attend<'_>,
+        monitor: Monitor<'_>,
     ) -> io::Result<()> {
         while !head.is_empty() || !body.is_empty() {
             let parts = [IoSlice::new(head), IoSlice::new(body)];
-            let mut tick = |tcp: &TcpStream| attend(sending.news(tcp));
+            let mut tick = |tcp: &TcpStream| monitor(sending.news(tcp));
             let count =
                 patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
                     Stream::Plain(tcp) => tcp.write_vectored(&parts),
@@ -220,9 +220,9 @@ impl Connection {
             head = &head[of_head..];
             body = &body[count - of_head..];
             sending.written_bytes += count - of_head;
-            attend(sending.news(self.stream.tcp()))?;
+            monitor(sending.news(self.stream.tcp()))?;
         }
-        let mut tick = |tcp: &TcpStream| attend(sending.news(tcp));
+        let mut tick = |tcp: &TcpStream| monitor(sending.news(tcp));
         patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
             Stream::Plain(_) => Ok(()),
             Stream::Tls(tls) => tls.flush(),
@@ -268,7 +268,7 @@ impl Connection {
     }
 
     /// Receives some of the body, and 0 bytes where it has ended.
-    pub(crate) fn read(&mut self, into: &mut [u8], attend: Attend<'_>) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, into: &mut [u8], monitor: Monitor<'_>) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
         }
@@ -280,26 +280,26 @@ impl Connection {
                     continue;
                 }
                 Body::Chunk(0) => {
-                    self.line(&mut |_| attend(0))?; // what ends a chunk
+                    self.line(&mut |_| monitor(0))?; // what ends a chunk
                     self.body = Body::BetweenChunks;
                     continue;
                 }
                 Body::BetweenChunks => {
-                    self.next_chunk(&mut |_| attend(0))?;
+                    self.next_chunk(&mut |_| monitor(0))?;
                     continue;
                 }
                 Body::Sized(left) | Body::Chunk(left) => left,
                 Body::UntilClosed => u64::MAX,
             };
             let len = into.len().min(usize::try_from(most).unwrap_or(usize::MAX));
-            let count = self.take(&mut into[..len], &mut |_| attend(0))?;
+            let count = self.take(&mut into[..len], &mut |_| monitor(0))?;
             match (&mut self.body, count) {
                 (Body::UntilClosed, 0) => self.body = Body::Done,
                 (_, 0) => return Err(ErrorKind::UnexpectedEof.into()),
                 (Body::Sized(left) | Body::Chunk(left), _) => *left -= count as u64,
                 _ => {}
             }
-            attend(count)?;
+            monitor(count)?;
             return Ok(count);
         }
     }
@@ -442,7 +442,7 @@ mod tests {
     fn all(connection: &mut Connection) -> io::Result<String> {
         let (mut bytes, mut some) = (Vec::new(), [0; 3]);
         loop {
-            match connection.read(&mut some, &mut unattended)? {
+            match connection.read(&mut some, &mut unmonitored)? {
                 0 => return Ok(String::from_utf8(bytes).unwrap()),
                 count => bytes.extend_from_slice(&some[..count]),
             }
@@ -473,7 +473,7 @@ mod tests {
         ];
         for (answer, method, expect, reusable) in cases {
             let mut connection = to(answer);
-            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", method, &mut unattended).unwrap();
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", method, &mut unmonitored).unwrap();
             assert_eq!(all(&mut connection).unwrap(), expect, "{answer}");
             assert_eq!(connection.is_reusable(), reusable, "{answer}");
         }
@@ -487,7 +487,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         ] {
             let mut connection = to(answer);
-            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unattended).unwrap();
+            connection.ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unmonitored).unwrap();
             assert!(all(&mut connection).is_err(), "{answer}");
             assert!(!connection.is_reusable(), "{answer}");
         }
@@ -495,7 +495,7 @@ mod tests {
             ["", "HTTP/1.1 20", "no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
         {
             assert!(
-                to(answer).ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unattended).is_err(),
+                to(answer).ask("GET / HTTP/1.1\r\n\r\n", b"", "GET", &mut unmonitored).is_err(),
                 "{answer}"
             );
         }

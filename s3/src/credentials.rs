@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::connection::{Connection, unattended};
+use crate::connection::{Connection, unmonitored};
 use crate::dates;
 use crate::settings::Surroundings;
 use crate::signing::Keys;
@@ -162,7 +162,7 @@ fn get(url: &str, method: &str, header: &str) -> std::io::Result<String> {
     let mut connection = Connection::open(address, host, (None, THERE_WITHIN))?;
     let head =
         format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{header}\r\n");
-    let (answer, _) = connection.ask(&head, b"", method, &mut unattended)?;
+    let (answer, _) = connection.ask(&head, b"", method, &mut unmonitored)?;
     let mut text = String::new();
     Body(&mut connection).take(64 << 10).read_to_string(&mut text)?;
     match answer.status {
@@ -177,7 +177,7 @@ struct Body<'a>(&'a mut Connection);
 
 impl Read for Body<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(into, &mut unattended)
+        self.0.read(into, &mut unmonitored)
     }
 }
 

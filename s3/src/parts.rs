@@ -4,8 +4,8 @@ use crate::answers::Element;
 use crate::checksum;
 use crate::client::{Call, Client, Into, Trouble};
 use crate::refusal;
-use crate::upload::PARTS_MAX;
 use base::fault::Fault;
+use base::limits::PARTS_MAX;
 use mover::io::store::ListedPart;
 
 /// Lists all parts; `None` where there is no such upload.

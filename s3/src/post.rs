@@ -4,7 +4,7 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 
-use crate::connection::{Connection, unattended};
+use crate::connection::{Connection, unmonitored};
 use crate::trust;
 
 /// Where to.
@@ -40,7 +40,7 @@ impl Target {
         for address in addresses {
             match Connection::open(address, &self.host, (tls.as_ref(), silent_max)) {
                 Ok(mut connection) => {
-                    let answer = connection.ask(&head, json.as_bytes(), "POST", &mut unattended);
+                    let answer = connection.ask(&head, json.as_bytes(), "POST", &mut unmonitored);
                     return answer.map(|(head, _)| head.status).map_err(|why| why.to_string());
                 }
                 Err(why) => failed = why,

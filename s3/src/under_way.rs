@@ -127,7 +127,7 @@ impl State {
 impl Permit<'_> {
     /// Counts what moves of it from now on, and gives its connection up where the same on another
     /// one would usually be done earlier: it got a small share of the path, and would end last.
-    pub(crate) fn attend(&self, may_leave: bool) -> impl FnMut(usize) -> io::Result<()> + use<'_> {
+    pub(crate) fn monitor(&self, may_leave: bool) -> impl FnMut(usize) -> io::Result<()> + use<'_> {
         let (mut moved_bytes, began) = (0, clock::now());
         move |count| {
             let Some(long) = self.long else { return Ok(()) };

@@ -13,11 +13,10 @@ use crate::reading;
 use crate::refusal::{self, Refusal};
 use crate::tags;
 use base::fault::{Class, Fault};
+use base::limits::{PARTS_MAX, REQUEST_BYTES_MAX};
+use base::units::Bytes;
 use mover::io::store::{self, NewObject, Object, UploadedPart};
 use mover::io::volume::{Mtime, Replace};
-
-/// S3 takes no more parts.
-pub(crate) const PARTS_MAX: u64 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Upload {
@@ -52,9 +51,9 @@ impl Upload {
         new: NewObject,
     ) -> Result<Upload, Fault> {
         if let Some(size) = new.size
-            && size.div_ceil(u64::from(new.part_bytes)) > PARTS_MAX
+            && let Some(fault) = refusal_of_length((&bucket, &key), size, new.part_bytes)
         {
-            return Err(too_long(&bucket, &key, new.part_bytes));
+            return Err(fault);
         }
         let mut state = State::default();
         if let Some(prior) = &new.prior {
@@ -80,7 +79,7 @@ impl Upload {
         assert!(at.is_multiple_of(part_bytes), "a part begins at {at}");
         let number = at / part_bytes + 1;
         if number > PARTS_MAX {
-            return Err(too_long(&self.bucket, &self.key, self.new.part_bytes));
+            return Err(too_long(&self.bucket, &self.key, (self.new.size, self.new.part_bytes)));
         }
         let is_there = |part: &UploadedPart| part.len == bytes.len() as u64 && part.sum == sum;
         if self.adopt(at, is_there) {
@@ -436,11 +435,69 @@ fn refused(trouble: Trouble, bucket: &str, key: &str) -> Fault {
     }
 }
 
-fn too_long(bucket: &str, key: &str, part_bytes: u32) -> Fault {
+/// Why no object of this length can be written in parts of this one.
+pub(crate) fn refusal_of_length(
+    (bucket, key): (&str, &str),
+    size: u64,
+    part_bytes: u32,
+) -> Option<Fault> {
+    let is_too_long = size.div_ceil(part_bytes.into()) > PARTS_MAX;
+    is_too_long.then(|| too_long(bucket, key, (Some(size), part_bytes)))
+}
+
+/// `size` is not known of a pipe.
+fn too_long(bucket: &str, key: &str, (size, part_bytes): (Option<u64>, u32)) -> Fault {
     let url = format!("s3://{bucket}/{}", key.escape_debug());
-    let text = format!(
-        "'{url}' would have more than {PARTS_MAX} parts of {part_bytes} bytes, and a store takes \
-         no more: write a larger --request-size (16M at most, which holds 156 GiB)"
-    );
+    let most = PARTS_MAX * u64::from(REQUEST_BYTES_MAX);
+    let parts = format!("{PARTS_MAX} parts of {}", Bytes(part_bytes.into()));
+    let text = match size {
+        Some(size) if size > most => format!(
+            "'{url}' would have {}, and an object in a store has {} at most: split it",
+            Bytes(size),
+            Bytes(most)
+        ),
+        Some(size) => format!(
+            "'{url}' would have {}, more than {parts}, and a store takes no more: write \
+             --request-size {} or more",
+            Bytes(size),
+            Bytes(size.div_ceil(PARTS_MAX).next_multiple_of(1 << 20)).typed()
+        ),
+        None if part_bytes < REQUEST_BYTES_MAX => {
+            let larger = u64::from(part_bytes).saturating_mul(8).min(REQUEST_BYTES_MAX.into());
+            format!(
+                "'{url}' would have more than {parts}, and a store takes no more: begin again \
+                 with larger ones; --request-size {} is enough for {}",
+                Bytes(larger).typed(),
+                Bytes(larger * PARTS_MAX)
+            )
+        }
+        None => {
+            format!("'{url}' would have more than {parts}, and a store takes no more: split it")
+        }
+    };
     Fault::new(Class::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_is_told_what_to_write() {
+        const MIB: u32 = 1 << 20;
+        let cases = [
+            (Some(100 << 30), 8 * MIB, "100 GiB, more than 10000 parts of 8 MiB", "size 11M or"),
+            (Some(5 << 40), 16 * MIB, "5 TiB, more than 10000 parts of 16 MiB", "size 525M or"),
+            (Some(11 << 40), 8 * MIB, "11 TiB, and an object in a store has 9.77 TiB", "split it"),
+            (None, 8 * MIB, "more than 10000 parts of 8 MiB", "size 64M is enough for 625 GiB"),
+            (None, 256 * MIB, "more than 10000 parts of 256 MiB", "size 1G is enough for 9.77 TiB"),
+            (None, 1024 * MIB, "more than 10000 parts of 1 GiB", "split it"),
+        ];
+        for (size, part_bytes, what, advice) in cases {
+            let Fault { text, class, .. } = too_long("b", "k", (size, part_bytes));
+            assert_eq!(class, Class::Usage);
+            assert!(text.starts_with("'s3://b/k' would have "), "{text}");
+            assert!(text.contains(what) && text.contains(advice), "{text}");
+        }
+    }
 }

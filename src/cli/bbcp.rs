@@ -65,12 +65,7 @@ const FLAGS: &[Flag] = &[
     ),
     flag('A', &[("mkdir", 3)], Alone, Words("--mkpath", "")),
     flag('b', &[("buffers", 1)], Needed, Nothing("buffers are counted by --memory")),
-    flag(
-        'B',
-        &[("buffsz", 6)],
-        Needed,
-        Spelled("request-size", size, "a multiple of 4K up to 16M"),
-    ),
+    flag('B', &[("buffsz", 6)], Needed, Spelled("request-size", size, "a multiple of 4K up to 1G")),
     flag(
         'c',
         &[("compress", 1)],

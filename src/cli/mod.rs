@@ -362,7 +362,7 @@ impl Conclusion {
         if let Some(verdict) = verdict {
             self.summary.push_str(&match explain {
                 true => format!("\n{}", page::store::page(&verdict)),
-                false => page::store::line(&verdict),
+                false => page::store::lines(&verdict),
             });
             console.event(&Event::StoreVerdict(Box::new(verdict)));
         }

@@ -114,6 +114,61 @@ fn short_files_are_no_exception() {
     });
 }
 
+/// A map of holes fits a block up to 128 MiB less 128 KiB: a longer request is sent with its zeros,
+/// or as a hole.
+#[test]
+fn requests_beyond_the_longest_map() {
+    let cases = [
+        (WAYS[1], "off", Long::WithHoles),
+        (WAYS[2], "zstd:3", Long::WithHoles),
+        (WAYS[1], "lz4", Long::Text),
+        (WAYS[2], "zlib:1", Long::Text),
+    ];
+    each(cases, |((from, to), compress, content)| {
+        let scene = Scene::new();
+        content.write(&scene.path("in"));
+        fs::create_dir(scene.path("dst")).unwrap();
+        let options = format!("--request-size 128M --streams 1 --memory 1G --compress {compress}");
+        let ran = scene.succeed(&format!("copy {options} --json {from}@/in {to}@/dst/out"));
+        data::assert_same(&scene.path("in"), &scene.path("dst/out"));
+        let moved = &ran.events().pop().unwrap()["record"]["moved"];
+        let sent = moved["wire_bytes"].as_u64().unwrap();
+        // The first request with its zeros, nothing of the second, and the data of the third.
+        let expect = match (*content, *compress) {
+            (Long::WithHoles, "off") => 128 * MIB..131 * MIB,
+            (Long::WithHoles, _) => 2 * MIB..5 * MIB,
+            (Long::Text, _) => 0..10 * MIB,
+        };
+        // A stream that is lost on a busy machine has its requests sent again.
+        let is_again = ran.stderr.contains("was lost");
+        assert!(expect.contains(&sent) || is_again, "{sent} bytes were sent: {ran}");
+        let takes = |name| fs::metadata(scene.path(name)).unwrap().blocks() * 512;
+        assert!(takes("dst/out") <= takes("in") + MIB, "{}: {ran}", takes("dst/out"));
+    });
+}
+
+/// Two or three requests of 128 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Long {
+    /// Data in the first and in the last, which is short.
+    WithHoles,
+    Text,
+}
+
+impl Long {
+    fn write(self, path: &Path) {
+        if self == Long::Text {
+            let line = b"a line that is there again and again, and shrinks to next to nothing\n";
+            return fs::write(path, line.repeat(130 * MIB as usize / line.len())).unwrap();
+        }
+        let file = fs::File::create(path).unwrap();
+        for at in [5 * MIB, 100 * MIB, 260 * MIB] {
+            file.write_all_at(&data::bytes(at, MIB as usize), at).unwrap();
+        }
+        file.set_len(265 * MIB + 7).unwrap();
+    }
+}
+
 /// A rate limits what is sent: holes do not count.
 #[test]
 fn holes_do_not_wait_for_a_rate() {

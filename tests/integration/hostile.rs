@@ -20,7 +20,7 @@ use crate::support::{PATIENCE, Scene, each, each_at_once, far};
 use base::codec::Coding;
 use base::extent::Extent;
 use base::job::Location;
-use base::label::{Kind, Label};
+use base::label::{Kind, Label, MAP_CHECK_BYTES, MAPPED_BYTES_MAX, map_bytes};
 use base::limits::STRANGERS_MAX;
 use base::path::PathSample;
 use base::settings::{Pace, Seal, Settings};
@@ -201,6 +201,20 @@ fn sparse_cases() -> Vec<Case> {
         vec![offer(vec![entry]), Move::Hear(1), Move::Frame(label, body)]
     };
     let holed = || Entry { sparse: true, ..file("a", LEN.into()) };
+    let long_map = {
+        let len = MAPPED_BYTES_MAX + 1;
+        let map = vec![0; map_bytes(len) as usize - MAP_CHECK_BYTES as usize];
+        let body = [&frame::crc32c(&map).to_le_bytes(), &map[..]].concat();
+        let label = Label {
+            kind: Kind::Sparse,
+            extent: Extent { start: 0, len },
+            body_len: body.len() as u32,
+            voids_len: body.len() as u16,
+            ..Label::default()
+        };
+        let entry = Entry { sparse: true, ..file("a", len.into()) };
+        vec![offer(vec![entry]), Move::Hear(1), Move::Frame(label, body)]
+    };
     let dense = || file("a", LEN.into());
     vec![
         ("holes in a file without holes", sent(dense(), [3, 0], 2), Ends::Refused),
@@ -208,6 +222,7 @@ fn sparse_cases() -> Vec<Case> {
         ("a map of less than came", sent(holed(), [1, 0], 2), Ends::Refused),
         ("a map beyond the extent", sent(holed(), [1, 0x80], 2), Ends::Refused),
         ("more than the extent", sent(holed(), [0xff, 0x7f], 15), Ends::Refused),
+        ("a map longer than a block", long_map, Ends::Refused),
         (
             "a wrong map length",
             {

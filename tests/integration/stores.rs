@@ -4,13 +4,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::thread;
 
 use crate::support::gateway::{Gateway, file_of, no_difference_for_rsync, set_mtime};
 use crate::support::run;
-use crate::support::{Scene, each, need, until};
+use crate::support::{Scene, data, each, need, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,6 +36,36 @@ fn objects_of_all_sizes_go_up_and_down() {
         let kept = |meta: &fs::Metadata| (meta.mode(), meta.mtime(), meta.mtime_nsec());
         assert_eq!(kept(&there), kept(&back));
     });
+}
+
+/// Parts of 32 MiB, and of more than a map of holes is sent for, of a file with holes.
+#[test]
+fn long_parts_go_up_and_down() {
+    let gateway = Gateway::new();
+    each([(32, 70 * MIB + 5), (128, 136 * MIB)], |(request_mib, size)| {
+        let scene = Scene::new();
+        let file = fs::File::create(scene.path("a")).unwrap();
+        for (number, at) in [0, 31 * MIB, 66 * MIB, *size - 1000].into_iter().enumerate() {
+            file.write_all_at(&data::bytes(number as u64, 1000), at).unwrap();
+        }
+        let options = format!("--request-size {request_mib}M --streams 1 --memory 512M");
+        gateway.succeed(&scene, &format!("copy @/a s3:/long/{size} {options}"));
+        data::assert_same(&scene.path("a"), &gateway.object(&format!("long/{size}")));
+        gateway.succeed(&scene, &format!("copy s3:/long/{size} @/b {options}"));
+        data::assert_same(&scene.path("a"), &scene.path("b"));
+        fs::remove_file(gateway.object(&format!("long/{size}"))).unwrap();
+    });
+}
+
+/// A store takes 10,000 parts, and a part has 1 GiB at most.
+#[test]
+fn what_is_too_long_for_a_store_is_refused_by_its_name() {
+    let (gateway, scene) = (Gateway::new(), Scene::new());
+    fs::File::create(scene.path("huge")).unwrap().set_len(11 << 40).unwrap();
+    let ran = gateway.run(&scene, "copy @/huge s3:/d/huge");
+    let text = "'s3://bucket/d/huge' would have 11 TiB, and an object in a store has 9.77 TiB";
+    assert!(ran.code != 0 && ran.stderr.contains(text), "{ran}");
+    assert!(!gateway.object("d/huge").exists());
 }
 
 /// More objects than a page of a listing has, odd names, links, empty folders, modes, times.

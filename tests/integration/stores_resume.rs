@@ -100,6 +100,35 @@ fn a_killed_upload_is_continued() {
     }
 }
 
+/// Long parts are continued also by a command that would have shorter ones, with as many streams
+/// as memory has room for.
+#[test]
+fn an_upload_in_long_parts_is_continued() {
+    const LONG_PARTS: usize = 4;
+    each([" --request-size 32M --streams 2", ""], |options| {
+        let (gateway, scene) = (Arc::new(Gateway::new()), Scene::new());
+        let store = counting(&gateway);
+        file_of(&scene.path("a"), 96 * MIB + 5, 1);
+        let line = "copy @/a s3:/d/a --request-size 32M --streams 2 --rate 8MB";
+        let mut child = gateway.command(&scene, line, store.port).spawn().unwrap();
+        until("a part is recorded", || journals(&gateway).iter().any(|journal| has_tag(journal)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!gateway.object("d/a").exists(), "it was killed before it was complete");
+        let (ran, sent) = again(&gateway, &scene, &store, &format!("copy @/a s3:/d/a{options}"));
+        assert_done(&gateway, &scene, &ran);
+        assert!((1..LONG_PARTS).contains(&sent), "{sent} parts are sent again: {ran}");
+        let is_continued = ran.stderr.contains("requests of 32 MiB instead of 8 MiB");
+        let are_fewer = ran.stderr.contains("enough for 3 of the 4 streams; --memory 29");
+        assert_eq!((is_continued, are_fewer), (options.is_empty(), options.is_empty()), "{ran}");
+    });
+}
+
+/// A part's tag is the only text of 32 digits.
+fn has_tag(journal: &[u8]) -> bool {
+    journal.windows(32).any(|text| text.iter().all(u8::is_ascii_hexdigit))
+}
+
 #[test]
 fn what_cannot_be_continued_starts_over() {
     let append = |scene: &Scene, _: &Gateway| {

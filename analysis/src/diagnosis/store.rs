@@ -53,6 +53,9 @@ pub struct StoreVerdict {
     pub request_bytes: f64,
     pub slow_downs: u64,
     pub failures: u64,
+    /// On a new connection, as that of the first try was left behind by others.
+    #[serde(default)]
+    pub sent_again: u64,
     /// From the last byte of a request to the first of its answer, on average.
     pub first_byte_s: f64,
     /// How many requests were under way, on average.
@@ -105,6 +108,7 @@ pub fn diagnose(times: &StoreTimes, moving: Nanos) -> Option<StoreVerdict> {
         request_bytes,
         slow_downs: times.slow_downs,
         failures: times.failures,
+        sent_again: times.sent_again,
         first_byte_s: per_request(times.first_byte.seconds()),
         under_way,
         bytes_per_s: times.body_bytes as f64 / moving_s,

@@ -2,8 +2,8 @@
 //! of a seed, and as compressible as data of their kind.
 //!
 //! Data that is slow to generate is generated once, as a tape of 16 MiB that repeats: payloads are
-//! compressed one by one, and none is longer than the tape. Where kinds alternate, each begins with
-//! a request, so that a payload is of one kind whatever the size of requests.
+//! compressed one by one, and no codec here finds a repetition so far back. Where kinds alternate,
+//! each begins with a request, so that a payload is of one kind whatever the size of requests.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use crate::io::request::{Content, Leg, Part, Request};
 use crate::io::volume::{Cache, Handle, LazyFile, changed, show};
 use crate::work::voids;
 use base::fault::Fault;
-use base::label::Kind;
+use base::label::{Kind, MAPPED_BYTES_MAX};
 use base::limits::{BLOCK_BYTES, HEADROOM_BYTES};
 
 /// The file end of a pump; the content of each request says which files.
@@ -42,7 +42,8 @@ impl Endpoint for Tree {
             }
             (Content::Batch(batch), Leg::In, _) => {
                 voids::write(request);
-                if request.voids.is_empty() && batch.segments.iter().any(|file| file.sparse) {
+                let may_have_map = request.voids.is_empty() && batch.bytes() <= MAPPED_BYTES_MAX;
+                if may_have_map && batch.segments.iter().any(|file| file.sparse) {
                     request.find_holes();
                 }
                 Ok(Next::Done)

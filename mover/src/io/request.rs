@@ -10,7 +10,7 @@ use super::volume::{Batch, LazyFile, Status};
 use base::codec::{Codec, Coding};
 use base::extra::ExtraSums;
 use base::fault::Fault;
-use base::label::{Kind, Label, MAP_CHECK_BYTES, Sum, map_bytes};
+use base::label::{Kind, Label, MAP_CHECK_BYTES, MAPPED_BYTES_MAX, Sum, map_bytes};
 use base::limits::HEADROOM_BYTES;
 use base::units::Tick;
 
@@ -218,13 +218,15 @@ impl Request {
         }
     }
 
-    /// Notes which blocks are zeros, where leaving them out saves more than the map costs.
+    /// Notes which blocks are zeros, where leaving them out saves more than the map costs. A map
+    /// that is too long to be sent must say that there is nothing else.
     pub(crate) fn find_holes(&mut self) {
         let len = self.payload_len();
         let mut map = std::mem::take(&mut self.map);
         holes::map_of(&self.body()[..len as usize], &mut map);
         let data = holes::mapped_bytes(&map, len).expect("a map of just this");
-        if data + map_bytes(len) >= len {
+        let is_unsendable = len > MAPPED_BYTES_MAX && data > 0;
+        if is_unsendable || data + map_bytes(len) >= len {
             map.clear();
         }
         self.map = map;

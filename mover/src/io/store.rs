@@ -48,6 +48,8 @@ pub trait Store: Volume {
     fn parts(&self, path: &[u8], id: &str) -> Result<Option<Vec<ListedPart>>, Fault>;
     /// Removes an upload that nobody will continue.
     fn abandon(&self, path: &[u8], id: &str);
+    /// Why no object of this length can be written in parts of this one.
+    fn refusal(&self, path: &[u8], size: u64, part_bytes: u32) -> Option<Fault>;
     /// True where keys begin with this path and a slash.
     fn is_folder(&self, path: &[u8]) -> Result<bool, Fault>;
     /// Reads small objects whole, many at a time. Returns those that failed.

@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use base::codec::Codec;
 use base::extent::Extent;
 use base::fault::Fault;
-use base::label::{Kind, Label, map_bytes};
+use base::label::{Kind, Label, MAPPED_BYTES_MAX, map_bytes};
 use base::limits::HEADROOM_BYTES;
 
 /// Bytes of an encoded label.
@@ -119,11 +119,13 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Something is left out. The map says how much, when it has arrived.
+/// Something is left out. The map says how much, when it has arrived; it fits a block.
 fn map_fits(label: &Label) -> bool {
     let map = u32::from(label.voids_len);
     let payload = label.body_len.checked_sub(map);
-    map == map_bytes(label.extent.len) && payload.is_some_and(|bytes| bytes < label.extent.len)
+    label.extent.len <= MAPPED_BYTES_MAX
+        && map == map_bytes(label.extent.len)
+        && payload.is_some_and(|bytes| bytes < label.extent.len)
 }
 
 /// The whole extent, raw and without voids, with digests behind it.
@@ -220,6 +222,20 @@ mod tests {
             let mut header = encode(&label);
             header[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(decode(&header).is_err());
+        }
+
+        #[test]
+        fn a_map_fits_a_block(more in 0..MAPPED_BYTES_MAX) {
+            let sparse = |len: u32| Label {
+                kind: Kind::Sparse,
+                extent: Extent { start: 0, len },
+                body_len: map_bytes(len) + 4096,
+                voids_len: map_bytes(len) as u16,
+                ..Label::default()
+            };
+            let len = MAPPED_BYTES_MAX - more.min(MAPPED_BYTES_MAX - 8192);
+            prop_assert!(decode(&encode(&sparse(len))).is_ok());
+            prop_assert!(decode(&encode(&sparse(MAPPED_BYTES_MAX + 1 + more))).is_err());
         }
 
         #[test]

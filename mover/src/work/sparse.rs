@@ -6,7 +6,7 @@ use crate::io::holes;
 use crate::io::request::Request;
 use crate::wire::frame::crc32c;
 use base::fault::{Class, Fault};
-use base::label::{Kind, MAP_CHECK_BYTES, map_bytes};
+use base::label::{Kind, MAP_CHECK_BYTES, MAPPED_BYTES_MAX, map_bytes};
 use base::limits::HEADROOM_BYTES;
 use base::tally::Stage;
 
@@ -27,6 +27,10 @@ impl Step for Squeeze {
         if !is_whole || request.map.is_empty() {
             return Ok(());
         }
+        debug_assert!(
+            request.label.extent.len <= MAPPED_BYTES_MAX,
+            "its map fits the block behind"
+        );
         let map = std::mem::take(&mut request.map);
         let count = holes::squeeze(request.body_mut(), &map);
         let at = HEADROOM_BYTES as usize + count;
@@ -110,6 +114,7 @@ fn unfit(request: &Request) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::frame;
     use crate::work::codec::{CompressStep, DecompressStep};
     use base::codec::{Codec, Coding};
     use base::extent::Extent;
@@ -153,6 +158,34 @@ mod tests {
                     assert_eq!(request.label.kind, Kind::Data);
                     assert_eq!((request.label.codec, request.label.voids_len), (Codec::Raw, 0));
                 }
+            }
+        }
+    }
+
+    /// A map that does not fit the block behind a body would not be taken by the other side.
+    #[test]
+    fn a_long_request_is_a_hole_or_is_sent_with_its_zeros() {
+        let cases = [
+            (MAPPED_BYTES_MAX, true, (MAPPED_BYTES_MAX - BLOCK, Kind::Sparse)),
+            (MAPPED_BYTES_MAX + BLOCK, true, (0, Kind::Data)),
+            (MAPPED_BYTES_MAX + BLOCK, false, (MAPPED_BYTES_MAX + BLOCK, Kind::Data)),
+        ];
+        for (len, has_data, expect) in cases {
+            let mut request = Request::new(len);
+            let extent = Extent { start: 0, len };
+            request.label = Label { kind: Kind::Data, extent, body_len: len, ..Label::default() };
+            request.body_mut()[BLOCK as usize] = u8::from(has_data);
+            request.find_holes();
+            let left_out = request.left_out();
+            if left_out < len {
+                Squeeze.apply(&mut request).unwrap();
+            }
+            assert_eq!((left_out, request.label.kind), expect, "{len}, {has_data}");
+            if request.label.kind == Kind::Sparse {
+                let label = frame::decode(&frame::encode(&request.label)).unwrap();
+                assert_eq!(label, request.label);
+                Expand::new(len).apply(&mut request).unwrap();
+                assert_eq!(request.body()[BLOCK as usize], 1);
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::client::{Call, Into, Trouble, lock};
 use crate::listing::{self, PAGE_KEYS, Page};
 use crate::parts;
 use crate::refusal;
+use crate::upload::refusal_of_length;
 use base::extra::ExtraSums;
 use base::fault::Fault;
 use mover::io::disk::Disk;
@@ -69,6 +70,10 @@ impl Store for Bucket {
             };
             listed.into_iter().all(&mut *take)
         })
+    }
+
+    fn refusal(&self, path: &[u8], size: u64, part_bytes: u32) -> Option<Fault> {
+        refusal_of_length((&self.bucket, &self.key(path).ok()?), size, part_bytes)
     }
 
     fn look(&self, path: &[u8]) -> Result<Option<Listed>, Fault> {

@@ -127,7 +127,7 @@ fn axes_take_the_values_of_their_options() {
         ("windows", &["4K", "64K", "1G", "auto", "2G", "1K", "x"]),
         ("streams", &["1", "64", "65", "0", "x"]),
         ("levels", &["zstd:3", "lz4", "off", "auto", "zstd:99", "x"]),
-        ("request-sizes", &["5M", "16M", "4K", "17M", "x"]),
+        ("request-sizes", &["5M", "1G", "4K", "1025M", "x"]),
         ("depths", &["1", "256", "257", "0", "x"]),
     ];
     assert_eq!(sweeping::AXES.len(), cases.len());
@@ -218,8 +218,8 @@ fn wrong_values_are_told_what_to_type() {
         ("streams", "65", "--streams '65': write a number from 1 to 64"),
         ("streams", "four", "--streams 'four': write a number from 1 to 64"),
         ("streams", "-1", "--streams '-1': write a number from 1 to 64"),
-        ("request-size", "5000", "--request-size '5000': write a multiple of 4K from 4K to 16M"),
-        ("request-size", "32M", "--request-size '32M': write a multiple of 4K from 4K to 16M"),
+        ("request-size", "5000", "--request-size '5000': write a multiple of 4K from 4K to 1G"),
+        ("request-size", "2G", "--request-size '2G': write a multiple of 4K from 4K to 1G"),
         ("depth-sink", "257", "--depth-sink '257': write a number from 1 to 256, or auto"),
         ("window", "2G", "--window '2G': write a size from 4K to 1G, or auto"),
         ("memory", "1M", "--memory '1M': write a size from 64M up"),

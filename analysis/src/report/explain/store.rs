@@ -132,13 +132,21 @@ pub fn advice(class: Option<StoreBottleneck>) -> &'static str {
     }
 }
 
-/// The sentence as a line of the summary; nothing where the store had little to do.
-pub fn line(verdict: &StoreVerdict) -> String {
+/// Lines of the summary: what was sent again, and the sentence, which is left out where the store
+/// had little to do.
+pub fn lines(verdict: &StoreVerdict) -> String {
+    let again = match verdict.sent_again {
+        0 => String::new(),
+        many => {
+            let requests = format!("{}, each on a new connection", count(many, "request"));
+            fact("sent again", &requests)
+        }
+    };
     let is_short = verdict.requests as f64 <= SHORT_S * verdict.requests_per_s;
     match verdict.primary {
-        Some(StoreBottleneck::Elsewhere) => String::new(),
-        _ if is_short => String::new(),
-        _ => fact("held back by", &sentence(verdict)),
+        Some(StoreBottleneck::Elsewhere) => again,
+        _ if is_short => again,
+        _ => again + &fact("held back by", &sentence(verdict)),
     }
 }
 
@@ -160,6 +168,7 @@ pub fn page(verdict: &StoreVerdict) -> String {
         ("first byte", format!("{} after the request", time(verdict.first_byte_s))),
         ("asked for fewer", count(verdict.slow_downs, "time")),
         ("tried again", count(verdict.failures, "time")),
+        ("on a new connection", count(verdict.sent_again, "time")),
     ];
     for (name, value) in figures {
         text.push_str(&fact(name, &value));
@@ -194,6 +203,23 @@ mod tests {
             let verdict = diagnose(&times, ms(1000)).unwrap();
             assert_eq!(sentence(&verdict), says);
             assert!(page(&verdict).contains(advice(verdict.primary)));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_again_is_told_of_every_copy() {
+        let ms = Nanos::from_millis;
+        let times = StoreTimes { requests: 60, receiving: ms(10), ..StoreTimes::default() };
+        for (sent_again, says) in
+            [(0, ""), (1, "1 request, each on a new"), (3, "3 requests, each on a new")]
+        {
+            let verdict = diagnose(&StoreTimes { sent_again, ..times }, ms(1000)).unwrap();
+            assert_eq!(verdict.primary, Some(StoreBottleneck::Elsewhere));
+            let lines = lines(&verdict);
+            assert_eq!(
+                (lines.lines().count(), lines.contains(says)),
+                (sent_again.min(1) as usize, true)
+            );
         }
     }
 }

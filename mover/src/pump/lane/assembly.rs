@@ -184,9 +184,30 @@ fn sampler(settings: &Settings, stream: &Stream) -> Option<Sampler> {
 /// The largest request of which every lane can have so many.
 pub(crate) fn request_bytes_max(settings: &Settings, of_a_lane: u64) -> u64 {
     let lanes = u64::from(settings.streams.max(1));
-    let fixed = PROGRAM_BYTES + LEDGER_BYTES + lanes * (LANE_BYTES + Buffer::ROUNDING_BYTES);
-    let each = settings.memory_bytes.saturating_sub(fixed) / (lanes * of_a_lane.max(1));
-    each.saturating_sub(Buffer::total_bytes(0) as u64)
+    let left = settings.memory_bytes.saturating_sub(fixed_bytes(lanes));
+    (left / (lanes * of_a_lane.max(1))).saturating_sub(Buffer::total_bytes(0) as u64)
+}
+
+/// The memory with which so many lanes have so many requests each: what is planned at most, where
+/// nothing is compressed or generated.
+pub(crate) fn memory_bytes_for(lanes: u16, of_a_lane: u64, request_bytes: u32) -> u64 {
+    let lanes = u64::from(lanes);
+    fixed_bytes(lanes) + lanes * of_a_lane * Buffer::total_bytes(request_bytes) as u64
+}
+
+/// What so many lanes take besides their requests.
+fn fixed_bytes(lanes: u64) -> u64 {
+    PROGRAM_BYTES + LEDGER_BYTES + lanes * (LANE_BYTES + Buffer::ROUNDING_BYTES)
+}
+
+/// The memory of a source that generates its data.
+pub(crate) fn generator_bytes(source: Option<&Location>) -> u64 {
+    match source {
+        Some(Location::Synthetic { .. } | Location::EndlessSynthetic { .. }) => {
+            DataGenerator::BYTES
+        }
+        _ => 0,
+    }
 }
 
 fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) -> u64 {
@@ -195,12 +216,7 @@ fn planned(ends: &Ends, depths: Depths, lanes: u64, workers: Option<Workers>) ->
     let requests = Buffer::several_bytes(requests, body) as u64;
     let codecs = workers.map_or(0, |workers| workers.count * workers.work.bytes(body));
     let cycle = Buffer::several_bytes(cycle_count(ends), body) as u64;
-    let made = match &ends.source {
-        Some((Location::Synthetic { .. } | Location::EndlessSynthetic { .. }, _)) => {
-            DataGenerator::BYTES
-        }
-        _ => 0,
-    };
+    let made = generator_bytes(ends.source.as_ref().map(|(place, _)| place));
     lanes * (requests + cycle + LANE_BYTES) + made + codecs + PROGRAM_BYTES + LEDGER_BYTES
 }
 
@@ -334,16 +350,22 @@ fn depths(ends: &Ends, lanes: u64, workers: Option<Workers>) -> Result<Depths, F
         if needed <= settings.memory_bytes {
             return Ok(depths);
         }
-        depths = depths.shortened(keeps).ok_or_else(|| {
-            Fault::usage(format!(
-                "{} of memory are too little for {lanes} streams of {} requests: give {} or more \
-                 with --memory, or fewer streams",
-                Bytes(settings.memory_bytes),
-                Bytes(u64::from(settings.request_bytes)),
-                Bytes(needed)
-            ))
-        })?;
+        depths = depths.shortened(keeps).ok_or_else(|| too_little(settings, lanes, needed))?;
     }
+}
+
+fn too_little(settings: &Settings, lanes: u64, needed_bytes: u64) -> Fault {
+    let (streams, or_fewer) = match lanes {
+        1 => ("one stream".to_string(), ""),
+        _ => (format!("{lanes} streams"), ", or fewer --streams"),
+    };
+    Fault::usage(format!(
+        "{} of memory are too little for {streams} with requests of {}: give --memory {} or \
+         more{or_fewer}",
+        Bytes(settings.memory_bytes),
+        Bytes(settings.request_bytes.into()),
+        Bytes(needed_bytes.next_multiple_of(1 << 20)).typed(),
+    ))
 }
 
 fn source_waits(ends: &Ends) -> Waits {

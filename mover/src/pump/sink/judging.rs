@@ -79,7 +79,11 @@ impl SinkSide {
             self.renew(&entry.path);
             return Ok(Verdict::Done);
         }
-        Ok(Verdict::Wanted)
+        let refusal = volume
+            .store()
+            .filter(|_| entry.kind == EntryKind::File)
+            .and_then(|store| store.refusal(&entry.path, entry.size, self.settings.request_bytes));
+        Ok(refusal.map_or(Verdict::Wanted, Verdict::Refused))
     }
 
     fn refused(&self, entry: &Entry) -> Option<Fault> {

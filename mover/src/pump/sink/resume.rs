@@ -140,7 +140,7 @@ fn prepare(
     tag: &str,
     (settings, callbacks): (&Settings, &ResumeCallbacks<'_>),
 ) -> Result<Cut, Fault> {
-    let cut = prior_runs.cut_for(settings.cut(), request_bytes_max(settings));
+    let cut = prior_runs.cut_for(settings.cut(), request_bytes_max(settings, volume));
     journal.cut_as(cut);
     let root = show(volume, b"");
     if let Some(text) = told_of_cut(cut, settings) {
@@ -204,9 +204,11 @@ fn waits_for_another(volume: &dyn Volume, settings: &Settings) -> String {
     )
 }
 
-/// The largest requests of which memory holds some for every stream.
-fn request_bytes_max(settings: &Settings) -> u32 {
-    let most = settings.memory_bytes / 16 / u64::from(settings.streams);
+/// The largest requests of which memory holds some for every stream. Parts that are in a store can
+/// only be continued as they are: of those it holds the two that a stream needs at least.
+fn request_bytes_max(settings: &Settings, volume: &dyn Volume) -> u32 {
+    let of_a_stream = settings.memory_bytes / u64::from(settings.streams);
+    let most = of_a_stream / if volume.store().is_some() { 4 } else { 16 };
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 

@@ -87,8 +87,10 @@ impl SinkSide {
                     .becoming(new.clone())
                     .beginning_at(here.start);
                 // Zeros are not written: where a run continues, unknown ranges become holes first.
+                // An object of a store has none.
                 let unknown = || self.unknown.get(&number).cloned().unwrap_or_default();
-                Some(Arc::new(if entry.sparse { file.hollow(bytes, unknown()) } else { file }))
+                let has_holes = entry.sparse && new.is_none();
+                Some(Arc::new(if has_holes { file.hollow(bytes, unknown()) } else { file }))
             }
             _ => None,
         };

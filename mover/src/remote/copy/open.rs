@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use super::part_size::with_parts_for;
+use super::part_size::{for_any_parts, with_parts_for, with_streams_for_parts};
 use super::resolve::{Resolved, near_sources, refuse_into_itself, refuse_to_delete_source};
 use crate::io::medium::{self, TransferEnd};
 use crate::io::reach::Reach;
@@ -51,8 +51,8 @@ pub(super) fn here(resolved: &Resolved, watch: &Arc<Watch>) -> Result<Opened, Fa
     refuse_to_delete_source(job)?;
     let job = &with_parts_for(job, &sources, &resolved.reach);
     let target = Target::find(&job.target, sources.origin, &job.settings, &resolved.reach)?;
-    let resume_state = resume_state(&target, job, resolved.transfer, watch)?;
-    let settings = job.settings.cut_as(resume_state.cut);
+    let resume_state = resume_state(&target, &for_any_parts(job), resolved.transfer, watch)?;
+    let settings = with_streams_for_parts(job, job.settings.cut_as(resume_state.cut), watch);
     let how = How {
         role: Role::Source,
         streams: settings.streams,
