@@ -323,8 +323,8 @@ pub(crate) static PACE: CliOption<Pace> = CliOption {
     more: "Bursts that overflow a queue on the path are lost; paced segments are not. auto \
            lets TCP pace if a round trip takes 2 ms or more, and sets a rate below that of the \
            path if bursts are still lost. off leaves pacing to the congestion control. scavenger \
-           is an experiment: it gives way to other traffic, but is far too slow alone, and with \
-           bbr it sends next to nothing.",
+           is an experiment: it gives way to other traffic, but needs seconds to come back, and \
+           where the queue of the path is very short it may take half of it.",
     group: Group::Moving,
     commands: SWEPT,
 };

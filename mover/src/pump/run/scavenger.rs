@@ -20,7 +20,7 @@ pub(crate) struct Scavenger {
     streams: BTreeMap<u32, Heard>,
     window_bytes: f64,
     is_starting: bool,
-    /// The most of the average below; less each time that others come.
+    /// The average below when a queue of ours was seen for the last time; less when others came.
     known_bytes: f64,
     /// What is delivered in a round trip, on average over some.
     mean_bytes: f64,
@@ -127,17 +127,17 @@ impl Scavenger {
         let is_draining = self.drains > 0;
         self.drains = self.drains.saturating_sub(1);
         self.above = if room < 0.0 && !is_draining { self.above + 1 } else { 0 };
-        // A queue of ours is gone once the window has shrunk.
-        let sees_others = seen.lost == Lost::Many || self.above >= OTHERS_PERIODS;
-        if sees_others && !self.is_starting && !is_draining {
-            if at >= self.others_until {
-                self.known_bytes *= KNOWN_KEPT;
-            }
-            self.others_until = at.after(OTHERS_FOR);
-        }
         let delivered = seen.bytes_per_s * seen.base / 1e9;
         self.mean_bytes += (delivered - self.mean_bytes) * MEAN_STEP;
-        self.known_bytes = self.known_bytes.max(self.mean_bytes);
+        // A queue of ours is gone once the window has shrunk.
+        let sees_others = seen.lost == Lost::Many || self.above >= OTHERS_PERIODS;
+        if at >= self.others_until && !is_calm {
+            let kept = if sees_others { self.known_bytes * KNOWN_KEPT } else { 0.0 };
+            self.known_bytes = self.mean_bytes.max(kept);
+        }
+        if sees_others && !self.is_starting && !is_draining {
+            self.others_until = at.after(OTHERS_FOR);
+        }
         let was_starting = self.is_starting;
         self.is_starting &= seen.lost == Lost::Nothing && room > 0.0;
         if was_starting && !self.is_starting {
@@ -166,10 +166,9 @@ impl Scavenger {
                 1.0 + share.max(seen.mss_bytes / self.window_bytes) * room
             }
             Lost::Nothing if self.window_bytes < self.known_bytes * NEARLY_KNOWN => GROWS_MOST,
-            // The longer there is no queue, the more the path may carry.
             Lost::Nothing => {
-                let grows = GROWS * (1.0 + f64::from(self.calm) / CALM_ADDS);
-                GROWS_MOST.min(1.0 + grows * target / seen.base)
+                let beyond = (self.window_bytes / self.known_bytes - 1.0).max(0.0);
+                GROWS_MOST.min(1.0 + GROWS * (1.0 + BEYOND * beyond) * target / seen.base)
             }
         };
         self.window_bytes = (self.window_bytes * factor).max(LEAST_SEGMENTS * seen.mss_bytes);
@@ -234,19 +233,18 @@ const DRAINING_PERIODS: u32 = 8;
 /// How strongly the window follows the queue: as much as is stable with a round trip's delay.
 const GAIN: f64 = 0.4;
 /// Where the queue was below this share of the target for so many periods, the window grows by a
-/// share of itself in each: by the most up to this part of a window that was delivered before, from
-/// there on by so little that a round trip's delay does not overshoot the target; each few periods
-/// without a queue add as much to that.
+/// share of itself in each: by the most far from the window at which there was a queue before, near
+/// it by so little that a round trip's delay does not overshoot the target.
 const CALM: f64 = 0.5;
 const CALM_PERIODS: u32 = 2;
 const NEARLY_KNOWN: f64 = 0.75;
 const GROWS_MOST: f64 = 1.25;
 const GROWS: f64 = 0.25;
-const CALM_ADDS: f64 = 4.0;
+const BEYOND: f64 = 20.0;
 /// Others are there when the queue was too long for so many periods, or segments were lost: then
 /// the window grows more slowly than theirs, for so long after the last sign of them.
 const OTHERS_PERIODS: u32 = 4;
-const OTHERS_FOR: Nanos = Nanos::from_millis(1_000);
+const OTHERS_FOR: Nanos = Nanos::from_millis(4_000);
 const SEGMENTS_BESIDE: f64 = 0.5;
 const KNOWN_KEPT: f64 = 0.7;
 /// How far the average goes to what a period delivered.
