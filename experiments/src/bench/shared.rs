@@ -108,7 +108,8 @@ fn copy(program: &Path, cell: &Cell, pace: &str) -> Result<Rates, String> {
     let mut copy = Command::new(program);
     copy.args(["copy", "--json", "--no-record", "--congestion", cell.congestion]);
     copy.args(["--streams", &OURS.to_string(), "--pace", pace, "--ssh", &wan.ssh_command()]);
-    copy.args(["null:1T", "far:null:"]);
+    // What has moved is told by finished requests, and beside others a copy may be slow.
+    copy.args(["--request-size", "64K", "null:1T", "far:null:"]);
     let mut copy = wan.near(copy).map_err(told)?;
     copy.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = copy.spawn().map_err(told)?;
