@@ -240,6 +240,7 @@ const CALM_PERIODS: u32 = 2;
 const NEARLY_KNOWN: f64 = 0.75;
 const GROWS_MOST: f64 = 1.25;
 const GROWS: f64 = 0.25;
+/// A window that is a twentieth beyond that grows twice as fast: the path carries more now.
 const BEYOND: f64 = 20.0;
 /// Others are there when the queue was too long for so many periods, or segments were lost: then
 /// the window grows more slowly than theirs, for so long after the last sign of them.
