@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
 
-use super::command_id::{Branch, CommandId, Group, TREE};
+use super::command_id::{self, Branch, CommandId, Group, TREE};
 use super::complete;
 use super::help;
 use super::options::{self, AnyOption, Description, Shape};
@@ -42,23 +42,28 @@ fn top() -> Command {
         .subcommand_value_name("COMMAND")
 }
 
+/// A first word. What may follow it is made where it is typed: all options of all commands take
+/// some milliseconds, at both ends of a copy.
 fn first_word(branch: &Branch) -> Command {
-    match branch {
-        Branch::Command(one) => leaf(*one),
-        Branch::Group(group) => of_group(group),
-    }
+    let first = match branch {
+        Branch::Command(one) => bare(*one),
+        Branch::Group(Group { alone: Some(alone), .. }) => bare(*alone),
+        Branch::Group(group) => Command::new(group.name).about(group.about),
+    };
+    first.defer(|first| match command_id::branch(first.get_name()) {
+        Some(Branch::Command(one)) => with_arguments(*one, first),
+        Some(Branch::Group(group)) => with_commands(group, first),
+        None => first,
+    })
 }
 
 /// A first word with commands below it. Their options may also precede the second word.
-fn of_group(group: &'static Group) -> Command {
+fn with_commands(group: &'static Group, first: Command) -> Command {
     let first = match group.alone {
-        Some(alone) => leaf(alone).subcommand_value_name("COMMAND"),
-        None => Command::new(group.name)
-            .about(group.about)
-            .args_override_self(true)
-            .subcommand_required(true)
-            .subcommand_value_name("COMMAND"),
+        Some(alone) => with_arguments(alone, first),
+        None => first.args_override_self(true).subcommand_required(true),
     };
+    let first = first.subcommand_value_name("COMMAND");
     let first =
         group.commands.iter().fold(first, |first, command| first.subcommand(leaf(*command)));
     let below = group.commands.iter().flat_map(|command| options::of(*command));
@@ -69,7 +74,16 @@ fn of_group(group: &'static Group) -> Command {
 }
 
 pub(super) fn leaf(command: CommandId) -> Command {
-    let plain = Command::new(command.name()).about(command.about()).args_override_self(true);
+    with_arguments(command, bare(command))
+}
+
+/// What the list of commands says of it.
+fn bare(command: CommandId) -> Command {
+    Command::new(command.name()).about(command.about()).hide(command.is_hidden())
+}
+
+fn with_arguments(command: CommandId, bare: Command) -> Command {
+    let plain = bare.args_override_self(true);
     let with_options =
         options::of(command).fold(plain, |plain, option| plain.arg(argument(option)));
     let with_words = words(command)
@@ -78,7 +92,7 @@ pub(super) fn leaf(command: CommandId) -> Command {
         .fold(with_options, Command::arg);
     match command {
         CommandId::Copy => copy(with_words),
-        command if command.is_hidden() => with_words.hide(true),
+        command if command.is_hidden() => with_words,
         command => match after_help(command) {
             "" => with_words,
             text => with_words.after_help(text),

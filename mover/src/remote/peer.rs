@@ -56,7 +56,6 @@ pub fn main(options: &PeerOptions, model: impl FnOnce() -> String) -> u8 {
     };
     // Before any other thread is started.
     let pinned = options.cpus.as_ref().or(asked_cpus.as_ref()).map_or(Ok(()), system::pin);
-    let model = if restriction.is_some() { String::new() } else { model() };
     let pinned = pinned.map_err(|why| Fault::usage(format!("--remote-cpus: {why}")));
     let duplicated = io::stdin()
         .as_fd()
@@ -65,12 +64,8 @@ pub fn main(options: &PeerOptions, model: impl FnOnce() -> String) -> u8 {
     let Ok((input, output)) = duplicated else { return Class::Local.exit_code() };
     let carrier = CarrierSlot::default();
     let line = ControlLine::new(File::from(output), carrier.clone());
-    let code = match serve(
-        File::from(input),
-        line.clone(),
-        carrier,
-        Host { pinned, model, restriction },
-    ) {
+    let host = Host { pinned, restriction };
+    let code = match serve(File::from(input), line.clone(), carrier, host, model) {
         Ok(()) => 0,
         Err(fault) => {
             let _ = line.clone().send(&Message::Stop(fault.clone()));
@@ -85,11 +80,15 @@ pub fn main(options: &PeerOptions, model: impl FnOnce() -> String) -> u8 {
 struct Host {
     /// Whether it could be bound to the CPUs that were asked for.
     pinned: Result<(), Fault>,
-    model: String,
     restriction: Option<Restriction>,
 }
 
 impl Host {
+    /// The model of its costs, which a client that is limited does not hear.
+    fn told(&self, model: impl FnOnce() -> String) -> String {
+        if self.restriction.is_some() { String::new() } else { model() }
+    }
+
     /// Where the paths of this request may lead, if it is allowed.
     fn reach(&self, open: &Open) -> Result<Reach, Fault> {
         let Some(restriction) = &self.restriction else { return Ok(Reach::Host) };
@@ -103,26 +102,27 @@ fn serve(
     mut line: ControlLine,
     carrier: CarrierSlot,
     host: Host,
+    model: impl FnOnce() -> String,
 ) -> Result<(), Fault> {
     let (events_in, events) = channel();
     line.send_mark()?;
     let mut negotiation = Negotiation::new(&line, &events);
     line.send(&negotiation.session.hello())?;
     start_reader(input, Noise::Script, events_in.clone(), carrier.clone(), leave_soon);
+    let model = host.told(model); // while the near side answers the hello
     let open = negotiation.await_open()?;
     let reach = host.reach(&open)?;
     host.pinned?;
     // Until the loop runs, which sends and expects pings itself.
     line.set_heartbeat(Some(heartbeat(open.settings.stall)));
     tcp::check_congestion(open.settings.congestion.as_deref())?;
-    let prepared = prepare(&open, &line, host.model, &reach)?;
+    let prepared = prepare(&open, &line, model, &reach)?;
     let mut settings = open.settings.cut_as(prepared.resume_state.cut);
     let tuning = streams::tuning(&settings, open.role);
     if let Some(text) = tuning.window.and_then(window::shortfall) {
         line.send(&Message::Warning { text })?;
     }
-    let listener = listen(open.ports, &tuning)?;
-    let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
+    let (listener, port) = listen(open.ports, &tuning)?;
     let identity = Identity::ephemeral()?;
     let opened = prepared.opened(&settings, port, &identity);
     let credentials = Arc::new(credentials(&open, identity));
@@ -179,12 +179,14 @@ fn credentials(open: &Open, identity: Identity) -> Credentials {
     }
 }
 
-fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> Result<TcpListener, Fault> {
-    tcp::listen(ports, tuning).map_err(|error| {
+fn listen(ports: Option<(u16, u16)>, tuning: &Tuning) -> Result<(TcpListener, u16), Fault> {
+    let listener = tcp::listen(ports, tuning).map_err(|error| {
         let range =
             ports.map_or("a port".to_string(), |(low, high)| format!("a port in {low}-{high}"));
         Fault::system(&format!("listen on {range}"), &error)
-    })
+    })?;
+    let port = listener.local_addr().map_err(|error| Fault::system("listen", &error))?.port();
+    Ok((listener, port))
 }
 
 /// What the far side looked at before it answered.
