@@ -14,6 +14,7 @@ use super::settings::{remote_of_copy, settings, ssh_to, streams_agree};
 use super::typed::Typed;
 use crate::telemetry::Destination;
 use analysis::report::files::Direction;
+use analysis::report::live::count;
 use base::codec::Compress;
 use base::job::{Job, Listed, Location, Remote};
 use base::limits::{FILTER_BYTES_MAX, FILTERS_MAX, HEADROOM_BYTES};
@@ -428,9 +429,9 @@ pub(crate) fn memory_suffices(settings: &Settings) -> Result<(), String> {
     match needed <= settings.memory_bytes {
         true => Ok(()),
         false => Err(format!(
-            "{} streams with {depth} requests of {} each need {} of buffers, and --memory is {}: \
-             raise --memory to {}, or lower --streams, --request-size or a depth",
-            settings.streams,
+            "{} with {depth} requests of {} each: {} of buffers, and --memory is {}: raise \
+             --memory to {}, or lower --streams, --request-size or a depth",
+            count(settings.streams.into(), "stream"),
             Bytes(settings.request_bytes.into()).typed(),
             Bytes(needed),
             Bytes(settings.memory_bytes).typed(),
@@ -750,8 +751,12 @@ mod tests {
             ("copy a b -q --interval 1", "--quiet shows no progress and --interval asks for it"),
             (
                 "copy a b -s 64 --request-size 16M",
-                "64 streams with 2 requests of 16M each need 2.00 GiB of buffers, and --memory is \
+                "64 streams with 2 requests of 16M each: 2.00 GiB of buffers, and --memory is \
                  256M: raise --memory to 2049M",
+            ),
+            (
+                "copy a b -s 1 --request-size 256M",
+                "1 stream with 2 requests of 256M each: 512.01 MiB of buffers, and --memory is",
             ),
         ];
         for (line, expect) in cases {
