@@ -7,6 +7,8 @@ use self::advice::{tell, would};
 use super::live::count;
 use crate::diagnosis::path::episodes::Losses;
 use crate::diagnosis::path::pauses::{LOCKSTEP, PauseStats, Period, Waiting};
+use crate::diagnosis::path::series::share;
+use crate::diagnosis::path::windows::Features;
 use crate::diagnosis::{Advice, Bottleneck, Change, Confidence, Stage, StreamVerdict, Verdict};
 use crate::statistics::Spread;
 use base::units::Bytes;
@@ -349,6 +351,7 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
             ),
         ),
         ("slow start", format!("{} of {}", time(figures.ramp_s), time(figures.duration_s))),
+        ("TCP's time", clocks(&verdict.streams)),
         ("window", format!("{} advertised", size(features.window_high_bytes))),
         ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
     ];
@@ -378,6 +381,27 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
         facts.push(("after all advice", format!("{most}{}", bits(rate))));
     }
     facts
+}
+
+/// What TCP's three clocks of a sender (RFC 4898) say, as shares of the time after slow start, the
+/// mean of all streams. In a pause there is nothing to send.
+fn clocks(streams: &[StreamVerdict]) -> String {
+    let count = streams.len().max(1) as f64;
+    let mean = |of: fn(&Features) -> f64| {
+        percent(streams.iter().map(|stream| of(&stream.features)).sum::<f64>() / count)
+    };
+    format!(
+        "{} limited by the path, {} by the receive window, {} by the send buffer; {} without data",
+        mean(|f| sending(f) * (1.0 - f.window_limited - f.buffer_limited).max(0.0)),
+        mean(|f| sending(f) * f.window_limited),
+        mean(|f| sending(f) * f.buffer_limited),
+        mean(|f| 1.0 - sending(f))
+    )
+}
+
+/// The share of all time in which there is data to send, or on its way.
+fn sending(features: &Features) -> f64 {
+    features.busy * (1.0 - share(features.paused_s, features.duration_s))
 }
 
 /// What TCP saw of marks, order, needless repetition and timeouts, where there was any.
