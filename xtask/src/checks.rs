@@ -1,6 +1,7 @@
 //! The checks before a commit, and those of CI.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,6 +11,9 @@ use xtask::{gateway, packages};
 
 /// Space for a cold build and its tests, in bytes.
 const ROOM: u64 = 5_000_000_000;
+
+/// Most end-to-end tests wait most of their time: for a login, a limited rate, a process that ends.
+const TESTS_PER_CPU: usize = 2;
 
 /// Format, clippy, unit and tidy tests.
 pub(crate) fn check() -> Result<(), String> {
@@ -24,12 +28,16 @@ pub(crate) fn test() -> Result<(), String> {
     room()?;
     let mut doc = cargo("doc --workspace --no-deps --quiet");
     doc.env("RUSTDOCFLAGS", "-Dwarnings");
-    let tests = "test --workspace --no-fail-fast";
+    let mut tests = cargo("test --workspace --no-fail-fast");
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        tests.env("RUST_TEST_THREADS", (TESTS_PER_CPU * cpus).to_string());
+    }
     verdict([
         format(),
         clippy(),
         run("documentation", &mut doc),
-        run_tests("all tests", &mut cargo(tests)),
+        run_tests("all tests", &mut tests),
         examples(),
     ])
 }
