@@ -119,7 +119,8 @@ fn thousands_of_stretches() {
         let here = Here::of(&scene);
         assert_eq!(here.stretches(), 6000, "{way}");
         if *way != "local" {
-            let running = start(&scene, way, "--request-size 4K --rate 2MB");
+            // A slow machine has 20 s until a thousand stretches are gone.
+            let running = start(&scene, way, "--request-size 4K --rate 200KB");
             let running = strike(&scene, running, Blow::FarKilled, 1).expect("it goes on");
             end_by(&scene, running, Blow::Near(Signal::INT), 1);
             assert!(Here::of(&scene).stretches() > 5000, "{way}: few stretches are left to test");
