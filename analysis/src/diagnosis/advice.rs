@@ -1,6 +1,6 @@
 //! What to change, with numbers, and the rate that is then expected.
 
-use super::evidence::{Evidence, Pace};
+use super::evidence::{Evidence, Host, Pace};
 use super::rules::{ReceiverLane, SATURATED};
 use super::stream::receiver_lane;
 use super::verdict::{Advice, Bottleneck, Change, ForLink, Stage, Verdict};
@@ -9,7 +9,10 @@ use super::verdict::{Advice, Bottleneck, Change, ForLink, Stage, Verdict};
 /// no advice beside another class that does.
 pub(crate) fn advise(verdict: &Verdict, evidence: &Evidence) -> Vec<Advice> {
     let mut classes: Vec<Bottleneck> = verdict.primary.into_iter().collect();
-    classes.extend(&verdict.secondary);
+    // What was before a sync that took most of the time hardly counts.
+    if verdict.primary != Some(Bottleneck::SlowSync) {
+        classes.extend(&verdict.secondary);
+    }
     let bursts = verdict.figures.pauses.causes_losses
         || verdict.streams.iter().any(|stream| stream.losses.per_episode > BURST_SEGMENTS);
     let cured = [Bottleneck::Pauses, Bottleneck::ReceiveWindow];
@@ -62,6 +65,8 @@ impl Adviser<'_> {
             Bottleneck::Pauses => self.prefetch(),
             Bottleneck::ReceiveWindow => self.window(),
             Bottleneck::SlowReceiver => (self.receiver(), None),
+            Bottleneck::SlowSync => (self.sync(), None),
+            Bottleneck::SmallFiles => (self.files(), None),
             Bottleneck::SendBuffer => self.send_buffer(),
             Bottleneck::SlowSource => (self.sender(Stage::Source), None),
             Bottleneck::SlowPassage => (self.sender(Stage::Passage), None),
@@ -224,6 +229,24 @@ impl Adviser<'_> {
             (_, passage) => (Stage::Passage, passage),
         };
         Change::Receiver { stage, share }
+    }
+
+    fn sync(&self) -> Change {
+        let seconds = self.verdict.figures.sync_s.unwrap_or_default();
+        let bytes_per_s = self.evidence.copied.bytes as f64 / seconds.max(1e-9);
+        Change::Sync { seconds, bytes_per_s }
+    }
+
+    fn files(&self) -> Change {
+        let is_free = |host: &Host| match (host.busy_cpus, host.usable_cpus) {
+            (Some(busy), Some(usable)) => busy < SATURATED * usable,
+            _ => true,
+        };
+        let Evidence { sender, receiver, .. } = self.evidence;
+        Change::Files {
+            files: self.verdict.figures.files.unwrap_or_default(),
+            cpus_are_free: is_free(sender) && is_free(receiver),
+        }
     }
 
     fn send_buffer(&self) -> (Change, Option<f64>) {

@@ -8,7 +8,7 @@ use crate::record::sample::{Environment, Record, Side};
 use base::cpus::Cpus;
 use base::job::{Outcome, PathRole, StreamPath};
 use base::path::PathSample;
-use base::settings::{self, Lockstep, Settings};
+use base::settings::{self, Fsync, Lockstep, Settings, Verify};
 use base::tally::SideReport;
 
 /// Everything known about the path of a transfer; unknown values are left out.
@@ -19,6 +19,7 @@ pub struct Evidence {
     pub receiver: Host,
     /// Both sides are on one machine; the CPUs of either host are then those of both processes.
     pub is_one_machine: bool,
+    pub copied: Copied,
     pub asked: Asked,
     /// The capacity of the path, if it was measured elsewhere, for example by `net-test`.
     pub capacity_bytes_per_s: Option<f64>,
@@ -30,6 +31,17 @@ pub struct Stream {
     pub number: u32,
     pub sent: Vec<PathSample>,
     pub received: Vec<PathSample>,
+}
+
+/// What a copy moved; of a net test, and where it is unknown, nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Copied {
+    pub files: u64,
+    pub bytes: u64,
+    /// Without the login.
+    pub moving_s: f64,
+    /// It ends when all is on stable storage, and has nothing else to do behind the last byte.
+    pub is_synced: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,7 +102,17 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
         request_bytes: settings.request_bytes.into(),
         blocks: blocks(settings.lockstep, settings.request_bytes),
     };
-    together(streams, near, far, outcome.near_is_source, same, asked)
+    let sink = if outcome.near_is_source { far_report } else { &outcome.near };
+    let medium = &sink.about.file_system;
+    let copied = Copied {
+        files: outcome.files,
+        bytes: outcome.moved_bytes(),
+        moving_s: outcome.moving().seconds(),
+        is_synced: is_synced(settings.fsync.name(), settings.verify.name(), medium)
+            && outcome.deleted == 0,
+    };
+    let evidence = together(streams, near, far, outcome.near_is_source, same, asked);
+    Evidence { copied, ..evidence }
 }
 
 /// The evidence of a stored run; its paths are in the record.
@@ -130,7 +152,24 @@ fn with_streams(
         request_bytes: options.request_bytes.into(),
         blocks: blocks(lockstep, options.request_bytes),
     };
-    together(streams, host(&record.source), host(sink), true, same, asked)
+    let medium = record.conditions.sink_file_system.as_deref().unwrap_or_default();
+    let login_s = record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
+    let copied = Copied {
+        files: record.moved.files,
+        bytes: record.moved.bytes,
+        moving_s: record.moved.elapsed_s - login_s,
+        is_synced: is_synced(&options.fsync, &options.verify, medium) && record.moved.deleted == 0,
+    };
+    let evidence = together(streams, host(&record.source), host(sink), true, same, asked);
+    Evidence { copied, ..evidence }
+}
+
+/// A copy to files ends when they are on stable storage, and reads nothing back behind that. The
+/// options and the medium have their names.
+fn is_synced(fsync: &str, verify: &str, medium: &str) -> bool {
+    fsync == Fsync::File.name()
+        && verify != Verify::Disk.name()
+        && !["", "null", "pipe", "s3"].contains(&medium)
 }
 
 fn pace(asked: settings::Pace) -> Pace {
@@ -161,7 +200,7 @@ fn together(
         let both = sender.busy_cpus.zip(receiver.busy_cpus).map(|(a, b)| a + b);
         (sender.busy_cpus, receiver.busy_cpus) = (both, both);
     }
-    Evidence { streams, sender, receiver, is_one_machine, asked, capacity_bytes_per_s: None }
+    Evidence { streams, sender, receiver, is_one_machine, asked, ..Evidence::default() }
 }
 
 /// Both ends of each stream; streams without a sending end are ignored.

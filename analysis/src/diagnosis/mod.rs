@@ -12,6 +12,7 @@ mod rules;
 pub mod store;
 mod stream;
 mod verdict;
+mod whole;
 
 #[cfg(test)]
 mod recorded;
@@ -20,25 +21,28 @@ pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
 
-pub use self::evidence::{Asked, Evidence, Host, Pace, Stream};
+pub use self::evidence::{Asked, Copied, Evidence, Host, Pace, Stream};
 use self::path::series::share;
 pub use self::verdict::{
-    Advice, Bottleneck, Change, Confidence, Figures, Share, Shares, Stage, StreamVerdict, Verdict,
+    Advice, Bottleneck, Change, Confidence, Figures, Files, Share, Shares, Stage, StreamVerdict,
+    Verdict,
 };
 
 /// Diagnoses a transfer. Streams with fewer than two samples are ignored.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let all = stream::Streams::of(evidence);
     let streams: Vec<StreamVerdict> = all.each().map(|one| one.verdict()).collect();
-    let weights: Vec<(Bottleneck, f64)> = weights(&streams);
-    let shares = Shares::of(&weights);
     let figures = all.figures(&streams);
+    let shares = whole::by_files(Shares::of(&weights(&streams)), &figures, evidence);
+    let sync = whole::sync_share(&figures);
     let primary = primary(&shares, &figures);
-    let secondary = shares
-        .all()
-        .iter()
-        .filter(|share| Some(share.class) != primary && share.share >= SECONDARY_SHARE_MIN)
-        .map(|share| share.class)
+    let others = shares.all().iter().map(|share| (share.class, share.share));
+    let secondary = sync
+        .map(|share| (Bottleneck::SlowSync, share))
+        .into_iter()
+        .chain(others)
+        .filter(|(class, share)| Some(*class) != primary && *share >= SECONDARY_SHARE_MIN)
+        .map(|(class, _)| class)
         .collect();
     let windows = streams.iter().map(|one| one.windows).max().unwrap_or(0);
     let confidence = confidence(primary, &shares, windows, &figures);
@@ -73,6 +77,9 @@ fn weights(streams: &[StreamVerdict]) -> Vec<(Bottleneck, f64)> {
 /// The class with most bytes, if it has half of them. A full path is not a problem, so pauses that
 /// take a notable part of the time come before it.
 fn primary(shares: &Shares, figures: &Figures) -> Option<Bottleneck> {
+    if whole::sync_share(figures).is_some_and(|share| share >= PRIMARY_SHARE_MIN) {
+        return Some(Bottleneck::SlowSync);
+    }
     let Some(first) = shares.all().first() else { return Some(Bottleneck::Undetermined) };
     let steady_s = (figures.duration_s - figures.ramp_s).max(0.0);
     let paused = share(figures.pauses.total_s, steady_s);
@@ -99,6 +106,10 @@ fn confidence(
         // It is certain that a transfer was short.
         Some(Bottleneck::TooShort) => Confidence::High,
         None | Some(Bottleneck::Undetermined) => Confidence::Low,
+        // What a file takes is not told from what a slow disk takes.
+        Some(Bottleneck::SmallFiles) => Confidence::Medium,
+        // It is measured, and not inferred.
+        Some(Bottleneck::SlowSync) => Confidence::High,
         Some(class) if share >= 0.8 && windows >= 5 && !rules::is_close(class, figures) => {
             Confidence::High
         }

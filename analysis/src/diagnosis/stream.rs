@@ -1,6 +1,6 @@
 //! The verdict on one stream: its time divided into windows, and what limited each of them.
 
-use super::evidence::{Evidence, Host, Stream};
+use super::evidence::{Copied, Evidence, Host, Stream};
 use super::path::episodes::{Episode, Losses, WindowAtLoss, episodes, losses, window_at_loss};
 use super::path::pauses::{Pause, PauseStats, Waiting, habit, pauses, period, told};
 use super::path::policing::{Policing, policing};
@@ -12,7 +12,7 @@ use super::path::windows::{
     fastest_together, features,
 };
 use super::rules::{self, Context, CpuLoad, PAUSED_SHARE_MIN, ReceiverLane, SATURATED};
-use super::verdict::{Bottleneck, Figures, Shares, StreamVerdict};
+use super::verdict::{Bottleneck, Figures, Files, Shares, StreamVerdict};
 use crate::statistics::median;
 
 /// All streams of a transfer, in the order of their numbers, with what they have in common.
@@ -119,7 +119,25 @@ impl<'a> Streams<'a> {
             sender_busy_cpus: self.evidence.sender.busy_cpus,
             receiver_busy_cpus: self.evidence.receiver.busy_cpus,
             is_one_machine: self.evidence.is_one_machine,
+            files: self.files(),
+            sync_s: self.sync_s(),
         }
+    }
+
+    fn files(&self) -> Option<Files> {
+        let Copied { files: count, bytes, .. } = self.evidence.copied;
+        let per_s = count as f64 / self.seconds.max(1e-9);
+        (count > 0).then(|| Files { count, mean_bytes: bytes as f64 / count as f64, per_s })
+    }
+
+    /// Streams are sampled until both sides have released them: then the receiver has written all.
+    fn sync_s(&self) -> Option<f64> {
+        let samples = || self.evidence.streams.iter().map(|stream| &stream.sent);
+        let first = samples().filter_map(|sent| sent.first()).map(|sample| sample.at).min()?;
+        let last = samples().filter_map(|sent| sent.last()).map(|sample| sample.at).max()?;
+        let Copied { moving_s, is_synced, .. } = self.evidence.copied;
+        let agreed_s = AGREED_ROUND_TRIPS * self.round_trip_s;
+        is_synced.then(|| (moving_s - last.since(first).seconds() - agreed_s).max(0.0))
     }
 
     fn at_rate_limit(&self) -> bool {
@@ -458,6 +476,8 @@ fn all_losses(streams: &[StreamVerdict]) -> Losses {
 const ROUND_TRIP_UNKNOWN_S: f64 = 0.001;
 const SHORT_ROUND_TRIPS: f64 = 2.0 * WINDOW_ROUND_TRIPS;
 const SHORT_SECONDS: f64 = 0.25;
+/// What two sides say to each other before there are streams, and after.
+const AGREED_ROUND_TRIPS: f64 = 4.0;
 const LONG_ROUND_TRIPS: f64 = 60.0;
 const RECEIVER_WRITES_MIN: f64 = 0.7;
 const SENDER_READS_MIN: f64 = 0.7;

@@ -122,6 +122,53 @@ fn every_planted_class_is_found() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Small files are what takes the time of a host, and never that of a path.
+#[test]
+fn small_files_are_told_from_slow_hosts() {
+    let cases = [
+        (Bottleneck::SlowSource, 10_000, 4096, Bottleneck::SmallFiles),
+        (Bottleneck::SlowReceiver, 10_000, 4096, Bottleneck::SmallFiles),
+        (Bottleneck::HostCpu, 10_000, 4096, Bottleneck::SmallFiles),
+        (Bottleneck::Pauses, 10_000, 4096, Bottleneck::SmallFiles),
+        (Bottleneck::PathFull, 10_000, 4096, Bottleneck::PathFull),
+        (Bottleneck::ReceiveWindow, 10_000, 4096, Bottleneck::ReceiveWindow),
+        (Bottleneck::SlowSource, 10_000, 1 << 20, Bottleneck::SlowSource),
+        (Bottleneck::SlowSource, 3, 4096, Bottleneck::SlowSource),
+    ];
+    for (planted_class, files, mean_bytes, expect) in cases {
+        let mut evidence = planted(planted_class, MIDDLE, 4).evidence();
+        evidence.copied = Copied { files, bytes: files * mean_bytes, ..Copied::default() };
+        let verdict = diagnose(&evidence);
+        let case = format!("{} x {files} x {mean_bytes}", planted_class.name());
+        assert_eq!(verdict.primary, Some(expect), "{case}: {}", brief(&verdict));
+    }
+    let mut evidence = planted(Bottleneck::Pauses, MIDDLE, 4).evidence();
+    evidence.copied = Copied { files: 10_000, bytes: 40_960_000, ..Copied::default() };
+    evidence.asked.blocks = vec![(path::pauses::LOCKSTEP.to_string(), 8 << 20)];
+    assert_eq!(diagnose(&evidence).primary, Some(Bottleneck::Pauses), "in lockstep");
+}
+
+/// So many times its own time passes between the last byte and the end of a copy over a full path.
+#[test]
+fn a_slow_sync_is_told_from_what_was_before() {
+    let cases = [
+        (3.0, true, Bottleneck::SlowSync, Some(Bottleneck::PathFull)),
+        (0.3, true, Bottleneck::PathFull, Some(Bottleneck::SlowSync)),
+        (0.01, true, Bottleneck::PathFull, None),
+        (3.0, false, Bottleneck::PathFull, None),
+    ];
+    for (times, is_synced, expect, also) in cases {
+        let world = planted(Bottleneck::PathFull, MIDDLE, 4);
+        let mut evidence = world.evidence();
+        let moving_s = (1.0 + times) * world.seconds;
+        evidence.copied = Copied { files: 1, bytes: 1 << 30, moving_s, is_synced };
+        let verdict = diagnose(&evidence);
+        let case = format!("{times} {is_synced}: {}", brief(&verdict));
+        assert_eq!(verdict.primary, Some(expect), "{case}");
+        assert_eq!(verdict.secondary.first().copied(), also, "{case}");
+    }
+}
+
 /// The simulated path after a piece of advice is followed.
 fn followed(world: &World, change: &Change) -> Option<World> {
     let plain = world.clone();

@@ -20,6 +20,10 @@ pub enum Bottleneck {
     Pauses,
     ReceiveWindow,
     SlowReceiver,
+    /// All bytes have arrived, and are not on stable storage yet.
+    SlowSync,
+    /// What each file takes besides its bytes.
+    SmallFiles,
     SendBuffer,
     SlowSource,
     SlowPassage,
@@ -38,11 +42,13 @@ pub enum Bottleneck {
 }
 
 impl Bottleneck {
-    pub const ALL: [Bottleneck; 16] = [
+    pub const ALL: [Bottleneck; 18] = [
         Bottleneck::TooShort,
         Bottleneck::Pauses,
         Bottleneck::ReceiveWindow,
         Bottleneck::SlowReceiver,
+        Bottleneck::SlowSync,
+        Bottleneck::SmallFiles,
         Bottleneck::SendBuffer,
         Bottleneck::SlowSource,
         Bottleneck::SlowPassage,
@@ -63,6 +69,8 @@ impl Bottleneck {
             Bottleneck::Pauses => "application pauses",
             Bottleneck::ReceiveWindow => "receive window",
             Bottleneck::SlowReceiver => "slow receiver",
+            Bottleneck::SlowSync => "slow sync",
+            Bottleneck::SmallFiles => "small files",
             Bottleneck::SendBuffer => "send buffer",
             Bottleneck::SlowSource => "slow source",
             Bottleneck::SlowPassage => "slow passage",
@@ -193,6 +201,18 @@ pub struct Figures {
     pub receiver_busy_cpus: Option<f64>,
     /// Both sides are on one machine: the two above are the CPUs of both together.
     pub is_one_machine: bool,
+    pub files: Option<Files>,
+    /// From the last byte until it is known to be on stable storage, where that was asked for.
+    pub sync_s: Option<f64>,
+}
+
+/// The files of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Files {
+    pub count: u64,
+    pub mean_bytes: f64,
+    /// While bytes moved.
+    pub per_s: f64,
 }
 
 /// The bottleneck of one stream.
@@ -253,6 +273,16 @@ pub enum Change {
     Receiver {
         stage: Stage,
         share: f64,
+    },
+    /// Of the receiving host: how fast what has arrived reaches stable storage.
+    Sync {
+        seconds: f64,
+        bytes_per_s: f64,
+    },
+    /// Fewer and larger files, or more of them at once where CPUs are free.
+    Files {
+        files: Files,
+        cpus_are_free: bool,
     },
     SendBuffer {
         bytes: f64,

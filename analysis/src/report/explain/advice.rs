@@ -115,6 +115,8 @@ fn order(change: &Change) -> String {
             limit(limit_bytes, "net.core.rmem_max and net.ipv4.tcp_rmem")
         ),
         Change::Receiver { stage, .. } => receiver(*stage).into(),
+        Change::Sync { bytes_per_s, .. } => sync(*bytes_per_s),
+        Change::Files { cpus_are_free, .. } => files(*cpus_are_free).into(),
         Change::SendBuffer { bytes, now_bytes, limit_bytes } => format!(
             "a send buffer of {} or autotuning: it is {} now{}",
             size(*bytes),
@@ -141,11 +143,7 @@ fn order(change: &Change) -> String {
              {:.0}; or --congestion bbr where the sending host has it",
             1.0 / loss_rate.max(1e-9)
         ),
-        Change::Cpu { .. } => {
-            "more CPU or less to do: --seal off, --digest crc64, larger requests, \
-                               streams up to the number of CPUs"
-                .into()
-        }
+        Change::Cpu { .. } => CPU.into(),
         Change::Share { .. } => {
             "wait until the others have gone; more --streams would take bandwidth from them".into()
         }
@@ -153,6 +151,24 @@ fn order(change: &Change) -> String {
             format!("nothing: the network is the limit; {} are queued", size(*queue_bytes))
         }
         Change::Look => "no advice: see the figures below".into(),
+    }
+}
+
+const CPU: &str = "more CPU or less to do: --seal off, --digest crc64, larger requests, streams up \
+                   to the number of CPUs";
+
+fn sync(bytes_per_s: f64) -> String {
+    format!(
+        "a disk that writes faster than {}, or --direct on, which writes while data arrives; \
+         --fsync off where what is lost with the power can be copied again",
+        bits(bytes_per_s)
+    )
+}
+
+fn files(cpus_are_free: bool) -> &'static str {
+    match cpus_are_free {
+        true => "more --streams, so that more files are under way; or one archive: tar to a pipe",
+        false => "fewer and larger files, as one archive, or more CPU: the CPUs are busy",
     }
 }
 

@@ -40,6 +40,11 @@ pub(super) enum Plant {
     SourceDisk(u64),
     /// So is the destination.
     SinkDisk(u64),
+    /// The destination is a file that is written through the cache, on a disk that is held to this
+    /// many bytes a second: it takes all, and the sync takes long.
+    SinkSync(u64),
+    /// The source is a tree of files of this many KiB, and it is copied to a tree; both in memory.
+    Files(u64),
     /// The far host sends.
     Pull,
     /// A variable of the sending process, `NAME=VALUE`.
@@ -235,6 +240,8 @@ pub(super) const TOO_SHORT: &str = "too_short";
 pub(super) const PAUSES: &str = "pauses";
 pub(super) const WINDOW: &str = "receive_window";
 pub(super) const RECEIVER: &str = "slow_receiver";
+pub(super) const SYNC: &str = "slow_sync";
+pub(super) const SMALL: &str = "small_files";
 pub(super) const BUFFER: &str = "send_buffer";
 pub(super) const SOURCE: &str = "slow_source";
 pub(super) const PASSAGE: &str = "slow_passage";

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ::wan::{Scenario, Wan};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::cells::{Cell, Plant};
 use crate::quota::Quota;
@@ -70,11 +71,12 @@ pub(super) fn scenario(cell: &Cell) -> Result<Scenario, String> {
     Scenario::from_words(&words)
 }
 
-/// The programs of both hosts, within what they may use, and the file of a disk.
+/// The programs of both hosts, within what they may use, and the files of a disk or in memory.
 struct Limits {
     near: PathBuf,
     far: PathBuf,
     file: PathBuf,
+    trees: Option<TempDir>,
     _quota: Option<Quota>,
 }
 
@@ -84,6 +86,7 @@ impl Limits {
             near: program.to_path_buf(),
             far: program.to_path_buf(),
             file: store.with_extension("file"),
+            trees: None,
             _quota: None,
         };
         let quota = match plant {
@@ -92,7 +95,13 @@ impl Limits {
                 quota.allow(Some(percent as f64))?;
                 quota
             }
-            Plant::SourceDisk(bytes_per_s) | Plant::SinkDisk(bytes_per_s) => {
+            Plant::Files(kib) => {
+                limits.trees = Some(trees(mib, kib).map_err(|why| format!("/dev/shm: {why}"))?);
+                return Ok(limits);
+            }
+            Plant::SourceDisk(bytes_per_s)
+            | Plant::SinkDisk(bytes_per_s)
+            | Plant::SinkSync(bytes_per_s) => {
                 let mut fill = Command::new(program);
                 fill.args(["copy", "-q", "--no-record", "--overwrite", "always"]);
                 output(fill.arg(format!("zero:{mib}M")).arg(&limits.file))?;
@@ -104,12 +113,26 @@ impl Limits {
         };
         let within = quota.runs(program)?;
         match plant {
-            Plant::FarQuota(_) | Plant::SinkDisk(_) => limits.far = within,
+            Plant::FarQuota(_) | Plant::SinkDisk(_) | Plant::SinkSync(_) => limits.far = within,
             _ => limits.near = within,
         }
         limits._quota = Some(quota);
         Ok(limits)
     }
+}
+
+/// A folder in memory with the folder `from`, so many MiB in files of so many KiB.
+fn trees(mib: u64, kib: u64) -> io::Result<TempDir> {
+    let trees = tempfile::tempdir_in("/dev/shm")?;
+    let bytes = vec![1; (kib << 10) as usize];
+    for number in 0..(mib << 10) / kib {
+        let folder = trees.path().join(format!("from/{:03}", number / FOLDER_FILES));
+        if number % FOLDER_FILES == 0 {
+            fs::create_dir_all(&folder)?;
+        }
+        fs::write(folder.join(format!("{number}")), &bytes)?;
+    }
+    Ok(trees)
 }
 
 impl Drop for Limits {
@@ -131,12 +154,17 @@ impl Copy<'_> {
         let mut command = Command::new(&self.limits.near);
         let bytes = format!("null:{}M", self.mib);
         let file = self.limits.file.display();
+        let tree = |name: &str| {
+            let folder = self.limits.trees.as_ref().map(|trees| trees.path().join(name));
+            folder.unwrap_or_default().display().to_string()
+        };
         let ends = match self.cell.plant {
             Plant::Source(_) => ["-".to_string(), "far:null:".to_string()],
             Plant::Reader(_) => [format!("far:{bytes}"), "-".to_string()],
             Plant::Pull => [format!("far:{bytes}"), "null:".to_string()],
             Plant::SourceDisk(_) => [file.to_string(), "far:null:".to_string()],
-            Plant::SinkDisk(_) => [bytes, format!("far:{file}")],
+            Plant::SinkDisk(_) | Plant::SinkSync(_) => [bytes, format!("far:{file}")],
+            Plant::Files(_) => [tree("from"), format!("far:{}", tree("to"))],
             _ => [bytes, "far:null:".to_string()],
         };
         command.args(["copy", "-q", "--ssh", &wan.ssh_command()]).args(self.options).args(ends);
@@ -148,6 +176,9 @@ impl Copy<'_> {
             }
             Plant::SourceDisk(_) | Plant::SinkDisk(_) => {
                 command.args(["--direct", "on", "--overwrite", "always"]);
+            }
+            Plant::SinkSync(_) => {
+                command.args(["--direct", "off", "--overwrite", "always"]);
             }
             _ => {}
         }
@@ -232,3 +263,4 @@ pub(super) fn explained(program: &Path, store: &Path) -> Result<Value, String> {
 }
 
 const CHUNK_BYTES: usize = 16 << 10;
+const FOLDER_FILES: u64 = 1000;

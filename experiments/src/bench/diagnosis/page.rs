@@ -215,6 +215,10 @@ fn cells(cell: &Cell, found: &Found) -> Vec<String> {
         Plant::FarQuota(hundredths) => format!("; {hundredths} % of a CPU at the far host"),
         Plant::SourceDisk(bytes) => format!("; from a disk of {} MB/s", bytes / 1_000_000),
         Plant::SinkDisk(bytes) => format!("; to a disk of {} MB/s", bytes / 1_000_000),
+        Plant::SinkSync(bytes) => {
+            format!("; through the cache to a disk of {} MB/s", bytes / 1_000_000)
+        }
+        Plant::Files(kib) => format!("; a tree of files of {kib} KiB, in memory"),
         Plant::Pull => "; from the far host".to_string(),
     };
     let beside = match cell.beside {
