@@ -15,6 +15,10 @@ impl Random {
         Random(blake3::Hasher::new().update(seed.as_bytes()).finalize_xof())
     }
 
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
+    }
+
     /// Below `end`, which is not zero.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let mut bytes = [0; 8];

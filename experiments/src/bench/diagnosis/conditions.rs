@@ -184,10 +184,10 @@ pub(super) const CELLS: &[Cell] = &[
     with(Plant::SourceDisk(60_000_000), cell("disk-veth-4", SOURCE, VETH, FOUR, 800, 14)),
     with(Plant::SinkDisk(5_000_000), cell("far-disk-20-1", RECEIVER, NEAR, ONE, 64, 14)),
     with(Plant::SinkDisk(60_000_000), cell("far-disk-veth-4", RECEIVER, VETH, FOUR, 800, 14)),
-    with(Plant::SinkSync(40_000_000), cell("sync-2-4", SYNC, GBIT, FOUR, 400, 14)),
+    with(Plant::SinkSync(20_000_000), cell("sync-2-4", SYNC, HALF_GBIT, FOUR, 400, 22)),
     with(Plant::SinkSync(10_000_000), cell("sync-10-1", SYNC, FAST, ONE, 80, 11)),
     with(Plant::Files(4), cell("files-veth-4", SMALL, VETH, FOUR, 160, 6)),
-    with(Plant::Files(2), cell("files-2-1", SMALL, GBIT, ONE, 60, 6)),
+    with(Plant::Files(2), cell("files-2-1", SMALL, HALF_GBIT, ONE, 60, 6)),
     with(Plant::Files(2), cell("files-10-4", SMALL, FAST, FOUR, 60, 6)),
     with(Plant::Files(64), cell("files-full-10-4", FULL, FAST, FOUR, 400, 12)),
     beside("4xbbr", cell("beside-4-bbr-4", SHARED, THIRTY, FOUR, 30, 14)),
@@ -238,6 +238,6 @@ pub(super) const CELLS: &[Cell] = &[
     with(Plant::Cuts(3000, 500), cell("cuts-102-4", UNDETERMINED, LONG, FOUR, 60, 16)),
 ];
 
-const GBIT: &str = "--rate 1Gbit --rtt 2ms --queue 1bdp";
+const HALF_GBIT: &str = "--rate 500Mbit --rtt 2ms --queue 1bdp";
 const BBR: &str = "--streams 1 --congestion bbr";
 const SIXTEEN: &str = "--streams 16 --congestion cubic";

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::cells::{Cell, Plant};
 use crate::quota::Quota;
+use crate::random::Random;
 use xtask::step::output;
 
 /// What a copy has shown.
@@ -121,15 +122,18 @@ impl Limits {
     }
 }
 
-/// A folder in memory with the folder `from`, so many MiB in files of so many KiB.
+/// A folder in memory with the folder `from`, so many MiB in files of so many KiB, of bytes that
+/// cannot be compressed.
 fn trees(mib: u64, kib: u64) -> io::Result<TempDir> {
     let trees = tempfile::tempdir_in("/dev/shm")?;
-    let bytes = vec![1; (kib << 10) as usize];
+    let mut random = Random::of(mib, kib);
+    let mut bytes = vec![0; (kib << 10) as usize];
     for number in 0..(mib << 10) / kib {
         let folder = trees.path().join(format!("from/{:03}", number / FOLDER_FILES));
         if number % FOLDER_FILES == 0 {
             fs::create_dir_all(&folder)?;
         }
+        random.fill(&mut bytes);
         fs::write(folder.join(format!("{number}")), &bytes)?;
     }
     Ok(trees)
@@ -176,6 +180,9 @@ impl Copy<'_> {
             }
             Plant::SourceDisk(_) | Plant::SinkDisk(_) => {
                 command.args(["--direct", "on", "--overwrite", "always"]);
+            }
+            Plant::Files(_) => {
+                command.arg("-r");
             }
             Plant::SinkSync(_) => {
                 command.args(["--direct", "off", "--overwrite", "always"]);
