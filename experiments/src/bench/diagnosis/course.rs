@@ -96,8 +96,8 @@ impl Limits {
                 quota.allow(Some(percent as f64))?;
                 quota
             }
-            Plant::Files(kib) => {
-                limits.trees = Some(trees(mib, kib).map_err(|why| format!("/dev/shm: {why}"))?);
+            Plant::Files(bytes) => {
+                limits.trees = Some(trees(mib, bytes).map_err(|why| format!("/dev/shm: {why}"))?);
                 return Ok(limits);
             }
             Plant::SourceDisk(bytes_per_s)
@@ -122,13 +122,13 @@ impl Limits {
     }
 }
 
-/// A folder in memory with the folder `from`, so many MiB in files of so many KiB, of bytes that
+/// A folder in memory with the folder `from`, so many MiB in files of so many bytes that
 /// cannot be compressed.
-fn trees(mib: u64, kib: u64) -> io::Result<TempDir> {
+fn trees(mib: u64, file_bytes: u64) -> io::Result<TempDir> {
     let trees = tempfile::tempdir_in("/dev/shm")?;
-    let mut random = Random::of(mib, kib);
-    let mut bytes = vec![0; (kib << 10) as usize];
-    for number in 0..(mib << 10) / kib {
+    let mut random = Random::of(mib, file_bytes);
+    let mut bytes = vec![0; file_bytes as usize];
+    for number in 0..(mib << 20) / file_bytes {
         let folder = trees.path().join(format!("from/{:03}", number / FOLDER_FILES));
         if number % FOLDER_FILES == 0 {
             fs::create_dir_all(&folder)?;

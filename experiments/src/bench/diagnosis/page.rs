@@ -218,7 +218,7 @@ fn cells(cell: &Cell, found: &Found) -> Vec<String> {
         Plant::SinkSync(bytes) => {
             format!("; through the cache to a disk of {} MB/s", bytes / 1_000_000)
         }
-        Plant::Files(kib) => format!("; a tree of files of {kib} KiB, in memory"),
+        Plant::Files(bytes) => format!("; a tree of files of {bytes} bytes, in memory"),
         Plant::Pull => "; from the far host".to_string(),
     };
     let beside = match cell.beside {
