@@ -43,7 +43,7 @@ pub(super) enum Plant {
     /// The destination is a file that is written through the cache, on a disk that is held to this
     /// many bytes a second: it takes all, and the sync takes long.
     SinkSync(u64),
-    /// The source is a tree of files of this many bytes, and it is copied to a tree; both in memory.
+    /// The source is a tree of files of this many bytes, copied to a tree; both in memory.
     Files(u64),
     /// The far host sends.
     Pull,
