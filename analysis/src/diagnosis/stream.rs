@@ -135,9 +135,10 @@ impl<'a> Streams<'a> {
         let samples = || self.evidence.streams.iter().map(|stream| &stream.sent);
         let first = samples().filter_map(|sent| sent.first()).map(|sample| sample.at).min()?;
         let last = samples().filter_map(|sent| sent.last()).map(|sample| sample.at).max()?;
-        let Copied { moving_s, is_synced, .. } = self.evidence.copied;
+        let Copied { bytes, moving_s, is_synced, .. } = self.evidence.copied;
         let agreed_s = AGREED_ROUND_TRIPS * self.round_trip_s;
-        is_synced.then(|| (moving_s - last.since(first).seconds() - agreed_s).max(0.0))
+        (is_synced && bytes > 0)
+            .then(|| (moving_s - last.since(first).seconds() - agreed_s).max(0.0))
     }
 
     fn at_rate_limit(&self) -> bool {
