@@ -316,7 +316,9 @@ pub(super) fn is_close(class: Bottleneck, figures: &Figures) -> bool {
     match class {
         Bottleneck::PathFull => may_be_shared(figures),
         Bottleneck::SharedBottleneck => {
-            figures.sharing.is_some_and(|sharing| sharing.variation < CLEARLY_SHARED)
+            let waiting_bytes = figures.features.queue_s() * figures.bytes_per_s;
+            waiting_bytes < CLEARLY_QUEUED_BYTES
+                || figures.sharing.is_some_and(|sharing| sharing.variation < CLEARLY_SHARED)
         }
         Bottleneck::PathLoss => figures.window_at_loss.is_some_and(|window| {
             window.variation < CLOSE_TO_SAME && figures.losses.per_episode >= CLOSE_TO_BURST
@@ -390,6 +392,8 @@ pub(super) const SHARED_VARIATION_MIN: f64 = 0.03;
 const SHARED_VARIATION_MIN_BBR: f64 = 0.09;
 /// From here on a change of the path itself does not explain it.
 const CLEARLY_SHARED: f64 = 0.08;
+/// Six segments of ours in the queue: what fewer add to a round trip, a busy host adds too.
+const CLEARLY_QUEUED_BYTES: f64 = 6.0 * 1448.0;
 /// Alone it is mostly less than this.
 const ALONE_VARIATION_MAX: f64 = 0.02;
 const BURST_SEGMENTS: f64 = 6.0;

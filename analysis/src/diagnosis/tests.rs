@@ -1,4 +1,5 @@
 use super::path::episodes::Losses;
+use super::path::sharing::Sharing;
 use super::path::windows::Features;
 use super::simulator::{Application, Congestion, Policer, World};
 use super::*;
@@ -120,6 +121,27 @@ fn every_planted_class_is_found() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// A queue of a few segments may be a busy host, and a rate that hardly varies a path of its own.
+#[test]
+fn sharing_is_certain_where_much_waits_and_the_rate_varies() {
+    let cases = [
+        ("1 % of segments lost, on a busy host", 1e6, 0.0225, 0.15, Confidence::Medium),
+        ("beside rivals", 4e6, 0.040, 0.15, Confidence::High),
+        ("an even rate", 4e6, 0.040, 0.04, Confidence::Medium),
+    ];
+    let class = Bottleneck::SharedBottleneck;
+    for (name, bytes_per_s, round_trip_s, variation, expect) in cases {
+        let figures = Figures {
+            bytes_per_s,
+            sharing: Some(Sharing { queued: 1.0, variation }),
+            features: Features { round_trip_s, round_trip_min_s: 0.020, ..Features::default() },
+            ..Figures::default()
+        };
+        let found = confidence(Some(class), &Shares::of(&[(class, 1.0)]), 20, &figures);
+        assert_eq!(found, expect, "{name}");
+    }
 }
 
 /// Small files are what takes the time of a host, and never that of a path.
