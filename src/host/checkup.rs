@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +12,9 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::file;
-use analysis::accounting::moment::read_available_bytes;
+use analysis::accounting::moment::{
+    ORDER_GIVEN_BACK, read_available_bytes, read_orders_given_back,
+};
 use mover::io::system;
 
 /// Facts by name, as in an environment.
@@ -47,6 +50,10 @@ pub(crate) fn here(folder: &Path, toward: Toward) -> Facts {
     add("backlog_dropped", text("/proc/net/softnet_stat").map(|text| dropped(&text).to_string()));
     let memory = text("/proc/meminfo").map(|text| read_available_bytes(&text).to_string());
     add("memory_available_bytes", memory);
+    let parameter = text(ORDER_GIVEN_BACK).unwrap_or_default();
+    let given = text("/proc/buddyinfo").map(|orders| read_orders_given_back(&parameter, &orders));
+    let told = |given: Option<Range<u32>>| given.map(|given| format!("{given:?}"));
+    add("orders_given_back", given.map(|given| told(given).unwrap_or_default()));
     of_folder(folder, &mut add);
     let login = std::env::var("SSH_CONNECTION").ok();
     let (who, at) = login.as_deref().map_or((None, None), both_ends);

@@ -279,6 +279,7 @@ const OF_THE_MACHINE: &[&str] = &[
     "io_uring",
     "huge pages",
     "free memory",
+    "freed memory",
     "free space",
     "receive backlog",
     "ssh",

@@ -2,6 +2,7 @@
 //! them; here are the types, the parsers for `/proc`, and the arithmetic.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -191,6 +192,18 @@ pub fn read_available_bytes(meminfo: &str) -> u64 {
     let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }
+
+/// The sizes of free memory blocks that a virtual machine gives back to its host ("free page
+/// reporting"), from the order that its parameter names on; `None` where it gives none back. The
+/// parameter and `/proc/buddyinfo`, a column for each order behind four words.
+pub fn read_orders_given_back(parameter: &str, buddyinfo: &str) -> Option<Range<u32>> {
+    let columns = buddyinfo.lines().next().map_or(0, |line| line.split_ascii_whitespace().count());
+    let given = parameter.trim().parse().ok()?..columns.saturating_sub(4) as u32;
+    (!given.is_empty()).then_some(given)
+}
+
+/// The parameter of [`read_orders_given_back`].
+pub const ORDER_GIVEN_BACK: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 
 /// A kernel thread's name without the parts that change from boot to boot: the number of a worker,
 /// of an interrupt, of a partition's journal. Workers have the name of their last work.

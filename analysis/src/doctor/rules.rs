@@ -18,6 +18,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("io_uring", io_uring),
     ("huge pages", huge_pages),
     ("free memory", free_memory),
+    ("freed memory", freed_memory),
     ("file system", file_system),
     ("free space", free_space),
 ];
@@ -275,6 +276,21 @@ fn free_memory(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
             "stop other programs (ps aux --sort=-rss | head), or copy --memory 64M",
         ),
         false => RuleResult::good(found),
+    })
+}
+
+fn freed_memory(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
+    Some(match facts.text("orders_given_back")?.split_once("..") {
+        Some((_, end)) => RuleResult::advice(
+            "given back to the host of this virtual machine",
+            "its next use takes it from there again: the same copy into memory or page cache \
+             takes one to three times as long, by chance",
+            format!(
+                "only for measurements: echo {end} > \
+                 /sys/module/page_reporting/parameters/page_reporting_order"
+            ),
+        ),
+        None => RuleResult::good("kept in this machine"),
     })
 }
 

@@ -82,6 +82,18 @@ fn only_threads_of_the_kernel_are_read() {
     }
     assert_eq!(read_available_bytes("MemFree: 1 kB\nMemAvailable:   2048 kB\n"), 2 << 20);
     assert_eq!(read_available_bytes("MemAvailable: much\n"), 0);
+    let orders = "Node 0, zone DMA 0 0 0 0 0 0 0 0 1 1 3\n";
+    let cases = [
+        ("9\n", orders, Some(9..11)),
+        ("11\n", orders, None),
+        // No driver has asked for it.
+        ("4294967295\n", orders, None),
+        ("", orders, None),
+        ("9\n", "", None),
+    ];
+    for (parameter, buddyinfo, expect) in cases {
+        assert_eq!(read_orders_given_back(parameter, buddyinfo), expect, "{parameter:?}");
+    }
 }
 
 fn thread(pid: u32, started: u64, name: &str, cpu: Option<u32>, cpu_ns: u64) -> ThreadTime {
