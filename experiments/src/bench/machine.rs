@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::Options;
+use super::{Options, memory};
 use xtask::packages;
 use xtask::step::{output, root};
 
@@ -28,7 +28,7 @@ pub(crate) fn notes(disk: &Path) -> Vec<String> {
     let disk_kind = output(Command::new("stat").args(["-f", "-c", "%T"]).arg(disk));
     let mut notes = vec![
         format!("CPU: {}, {} cores, L2 {} a core", cpu_model(), cpus(), l2()),
-        format!("memory: {:.0} GiB", memory_gib()),
+        format!("memory: {:.0} GiB; {}", memory_gib(), memory::note()),
         format!("kernel: {}; {}", first_line("/proc/sys/kernel/osrelease"), distribution()),
         format!("congestion control of the system: {}", congestion()),
         format!("tcp_rmem {}; tcp_wmem {} (bytes)", sysctl("tcp_rmem"), sysctl("tcp_wmem")),

@@ -10,6 +10,7 @@ mod fixture;
 mod instructions;
 pub(crate) mod machine;
 mod many;
+mod memory;
 mod net_test;
 mod overlap;
 mod page;
@@ -90,6 +91,7 @@ pub(crate) fn peers(words: &[&str]) -> Result<(), String> {
     let options = options(words)?;
     packages::ensure(packages::FOR_BENCHES)?;
     build()?;
+    let _kept = memory::Kept::begin();
     let accounts = cpu::Accounts::open();
     let fixture = fixture::Fixture::lay(&options)?;
     let mut congestions = machine::congestion_available();
