@@ -115,7 +115,9 @@ impl Bin {
     }
 
     fn has_queue(&self, round_trip_s: f64) -> bool {
-        self.round_trip_s > round_trip_s + (round_trip_s * QUEUE_SHARE).max(QUEUE_SECONDS)
+        let queue_s = self.round_trip_s - round_trip_s;
+        let is_long = queue_s > (round_trip_s * QUEUE_SHARE).max(QUEUE_SECONDS);
+        is_long && queue_s * self.bytes_per_s >= QUEUED_BYTES_MIN
     }
 }
 
@@ -156,3 +158,6 @@ const SEEN_MIN: f64 = 0.5;
 /// A round trip longer than the least one by this shows a queue, and more than a loaded host adds.
 const QUEUE_SHARE: f64 = 0.1;
 const QUEUE_SECONDS: f64 = 0.0025;
+/// Four segments of ours wait in it: delayed acknowledgements (RFC 1122, 4.2.3.2) make round trips
+/// look as long as fewer do, which shows where losses keep the window small.
+const QUEUED_BYTES_MIN: f64 = 4.0 * 1448.0;

@@ -201,6 +201,11 @@ fn sharing_is_how_much_the_rate_of_a_standing_queue_varies() {
             Some((1.0, 0.25, 0.5)),
         ),
         ("no queue", served(0.2, 0.0, 30.0), None),
+        (
+            "three segments wait",
+            served_at(|at_s| if at_s % 6.0 < 3.0 { 0.02 } else { 0.03 }, 0.012, 30.0),
+            None,
+        ),
         ("too short", served(0.2, 0.05, 3.0), None),
     ];
     for (name, series, expect) in cases {
