@@ -394,7 +394,7 @@ const FIRST_COLUMNS: &str = "[...document.querySelectorAll('section > .scroll')]
         .map(th => th.textContent).slice(0, 4))";
 
 /// The files for xplot of a copy that loses packets agree with what tcptrace makes of a capture of
-/// the same copy: as many retransmissions, and as many recovery episodes. xplot opens them, and
+/// the same copy: as many retransmissions to 1 %, and as many recovery episodes. xplot opens them, and
 /// draws the four colours.
 #[test]
 fn files_for_xplot_agree_with_tcptrace() {
@@ -422,7 +422,10 @@ fn files_for_xplot_agree_with_tcptrace() {
     let theirs = fs::read_to_string(largest).unwrap();
     let (ours_at, theirs_at) = (resent(&ours), resent(&theirs));
     assert!(!theirs_at.is_empty(), "nothing was lost\n{theirs}");
-    assert_eq!(ours_at.len(), theirs_at.len(), "retransmissions");
+    // tcptrace knows a segment as sent again if the capture has the first one too: of 240 that the
+    // kernel counted on a busy machine it saw 239.
+    let counts = (ours_at.len(), theirs_at.len());
+    assert!(counts.0.abs_diff(counts.1) * 100 <= counts.1, "retransmissions: {counts:?}");
     let named = ours.lines().filter(|line| *line == "episode").count();
     assert_eq!(named, episodes(&theirs_at, 0.080), "{theirs_at:?}");
     drawn_by_xplot(&scene, &scene.path("xplot/run-1-stream-0.xpl"));
