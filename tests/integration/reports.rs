@@ -394,8 +394,8 @@ const FIRST_COLUMNS: &str = "[...document.querySelectorAll('section > .scroll')]
         .map(th => th.textContent).slice(0, 4))";
 
 /// The files for xplot of a copy that loses packets agree with what tcptrace makes of a capture of
-/// the same copy: as many retransmissions to 1 %, and as many recovery episodes. xplot opens them, and
-/// draws the four colours.
+/// the same copy: as many retransmissions to 1 %, and as many recovery episodes. xplot opens them,
+/// and draws the four colours.
 #[test]
 fn files_for_xplot_agree_with_tcptrace() {
     let tcptrace = need("tcptrace", "tcptrace");
