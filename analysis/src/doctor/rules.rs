@@ -283,8 +283,8 @@ fn freed_memory(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
     Some(match facts.text("orders_given_back")?.split_once("..") {
         Some((_, end)) => RuleResult::advice(
             "given back to the host of this virtual machine",
-            "its next use takes it from there again: the same copy into memory or page cache \
-             takes one to three times as long, by chance",
+            "its next use takes it from there again: writing 2 GiB into memory took 0.8 or 6 s by \
+             that (runs/2026-11-25-two-states.md)",
             format!(
                 "only for measurements: echo {end} > \
                  /sys/module/page_reporting/parameters/page_reporting_order"

@@ -1,7 +1,7 @@
 //! Memory of a virtual machine that costs the same each time it is used.
 //!
 //! The balloon driver of a guest may give freed pages back to the host ("free page reporting"), and
-//! the first use of a page takes it from there again, at a fifth of the speed of a page that is
+//! the first use of a page takes it from there again, at an eighth of the speed of a page that is
 //! here. Which of the two a copy into memory gets is chance.
 
 use std::fs;
