@@ -422,8 +422,8 @@ fn files_for_xplot_agree_with_tcptrace() {
     let theirs = fs::read_to_string(largest).unwrap();
     let (ours_at, theirs_at) = (resent(&ours), resent(&theirs));
     assert!(!theirs_at.is_empty(), "nothing was lost\n{theirs}");
-    // tcptrace knows a segment as sent again if the capture has the first one too: of 240 that the
-    // kernel counted on a busy machine it saw 239.
+    // Once tcptrace saw 239 of 240 that the kernel counted; why is not known. It takes a segment
+    // for one sent again only where the capture has the first one too.
     let counts = (ours_at.len(), theirs_at.len());
     assert!(counts.0.abs_diff(counts.1) * 100 <= counts.1, "retransmissions: {counts:?}");
     let named = ours.lines().filter(|line| *line == "episode").count();

@@ -158,6 +158,6 @@ const SEEN_MIN: f64 = 0.5;
 /// A round trip longer than the least one by this shows a queue, and more than a loaded host adds.
 const QUEUE_SHARE: f64 = 0.1;
 const QUEUE_SECONDS: f64 = 0.0025;
-/// Four segments of ours wait in it: delayed acknowledgements (RFC 1122, 4.2.3.2) make round trips
-/// look as long as fewer do, which shows where losses keep the window small.
+/// Four segments of Ethernet's size wait in it, ours: delayed acknowledgements (RFC 1122, 4.2.3.2)
+/// make round trips look as long as fewer do, which shows where losses keep the window small.
 const QUEUED_BYTES_MIN: f64 = 4.0 * 1448.0;
