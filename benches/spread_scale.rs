@@ -179,7 +179,7 @@ fn fill(place: &Path, shards: &[Planned]) -> JobFolder {
     let manifest = manifest(&source, &target);
     let (id, token) = (manifest.id.clone(), manifest.token.clone());
     let of_job = DestinationFolder { folder: Name::from(&*target), id, token };
-    let mut destination = Destination::Here(of_job);
+    let mut destination = Destination::here(of_job);
     let folder = JobFolder::create(&place.join("job"), &manifest, &mut destination).unwrap();
     let write =
         |part: Part, name: &str, text: &[u8]| fs::write(folder.file(part, name), text).unwrap();

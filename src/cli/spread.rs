@@ -1,5 +1,6 @@
 //! `datapump spread`: a dataset over many nodes.
 
+mod cancel;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
+pub(crate) use self::cancel::CancelArgs;
+pub(super) use self::cancel::run_cancel;
 use self::plan::{dry_run, figures, print_script};
 use super::console::Console;
 use super::endpoint::{EndArg, Role, host_as_typed};
@@ -22,13 +25,13 @@ use super::submit::request_of;
 use super::typed::Typed;
 use super::{Conclusion, conclude, signals, start};
 use crate::spread::coordinator::{self, RunOrder, Told};
-use crate::spread::ending::{Totals, forget};
+use crate::spread::ending::Totals;
 use crate::spread::far::News;
 use crate::spread::folder::JobFolder;
 use crate::spread::history::HistoryReader;
 use crate::spread::launcher::Launcher;
 use crate::spread::launcher::slurm::{Request, Slurm};
-use crate::spread::records::{Control, Copying, FarHosts};
+use crate::spread::records::{Copying, FarHosts};
 use crate::spread::view::View;
 use crate::spread::{On, SpreadOrder, begin, resumed, work};
 use crate::telemetry::Destination;
@@ -92,15 +95,6 @@ pub(crate) struct ResumeArgs {
     ssh: Option<Vec<String>>,
     metrics: Option<Destination>,
     live: Option<u16>,
-    show: Show,
-}
-
-/// The arguments of `spread cancel`.
-#[derive(Debug)]
-pub(crate) struct CancelArgs {
-    job: PathBuf,
-    ssh: Option<Vec<String>>,
-    forget: bool,
     show: Show,
 }
 
@@ -255,14 +249,6 @@ impl ResumeArgs {
         let metrics = typed.value(&showing::METRICS)?;
         let live = live(typed)?;
         Ok(ResumeArgs { job: job(typed), ssh, metrics, live, show: Show::of(typed)? })
-    }
-}
-
-impl CancelArgs {
-    pub(super) fn of(typed: &Typed) -> Result<CancelArgs, String> {
-        let forget = typed.has(&spreading::FORGET);
-        let ssh = typed.value(&remote::SSH)?;
-        Ok(CancelArgs { job: job(typed), ssh, forget, show: Show::of(typed)? })
     }
 }
 
@@ -536,29 +522,6 @@ fn queue(folder: &JobFolder) -> Vec<Queued> {
     let mut slurm = Slurm::default();
     let asked = slurm.adopt(&folder.notes()).and_then(|()| slurm.queue());
     asked.unwrap_or_default()
-}
-
-pub(super) fn run_cancel(args: &CancelArgs, started: Instant) -> u8 {
-    let console = Console::new(args.show, started);
-    console.event(&start("spread cancel", vec![args.job.display().to_string()], None, None));
-    let done = JobFolder::open(&args.job).and_then(|folder| {
-        folder.set_control(Control::cancelled())?;
-        let job = folder.path().display().to_string();
-        let text = match args.forget {
-            true => {
-                forget(&folder, args.ssh.as_deref())?;
-                folder.set_control(Control { is_given_up: true, ..Control::cancelled() })?;
-                format!("{job}: given up; what was committed stays at the destination\n")
-            }
-            false => format!(
-                "{job}: its workers stop within {:.0} s; 'spread resume {job}' continues, and \
-                 begins files anew that are not complete\n",
-                folder.manifest.times.beat().seconds() + 5.0
-            ),
-        };
-        Ok(concluded(text, None))
-    });
-    conclude(&console, done, Collected::default())
 }
 
 /// A worker: what it says goes to its log.

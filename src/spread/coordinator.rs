@@ -503,8 +503,8 @@ impl Coordinator<'_> {
     fn finish(mut self) -> Result<Totals, Fault> {
         self.launcher.job_is_done();
         let mut at = Destination::of(self.folder, "", self.order.ssh.as_deref());
-        finish_folders(self.folder, &mut at)?;
-        let totals = merge_receipts(self.folder)?;
+        let folders = finish_folders(self.folder, &mut at)?;
+        let totals = merge_receipts(self.folder, folders)?;
         leave_destination(&mut at)?;
         self.events.note("has finished", None, &format!("{} files", totals.files));
         Ok(totals)

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::destination::far::Far;
+use super::destination::here::Here;
 use super::destination::{Destination, DestinationFolder, Name, Spot};
 use super::far::{FarEnd, Tries};
 use super::ranges::{Pace, Progress, assemble, copy_range};
@@ -321,7 +322,7 @@ fn one_file(order: &ShardOrder, progress: &Progress, tell: &Sender<Told>) -> Res
                     (Some(host), Some(Tries { end: FarEnd::Destination, remote, .. })) => {
                         Destination::Far(Box::new(Far::alone(order.place.clone(), host, remote)))
                     }
-                    _ => Destination::Here(order.place.clone()),
+                    _ => Destination::here(order.place.clone()),
                 };
                 (whole.size, assemble(whole, &digests, (&mut destination, &staged), progress)?)
             }
@@ -359,9 +360,10 @@ fn range_to(
         (Some(host), Some(Tries { end: FarEnd::Destination, remote, .. })) => {
             StagedFile::far((host, &path), order.copying.streams, remote, &progress.stop)?
         }
-        _ => StagedFile::here(&path)?,
+        _ => StagedFile::here(Here::new(order.place.clone()).create(staged)?, path),
     };
-    copy_range(range, &below(&order.source, name), to, (progress, &order.pace))
+    let links = order.copying.links().unwrap_or(Links::Copy);
+    copy_range(range, (&order.source, name, links), to, (progress, &order.pace))
 }
 
 fn carry_out(

@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use rustix::fs::Stat;
+
 use self::far::Far;
+use self::here::Here;
 use super::far::Hosts;
 use super::folder::{JobFolder, holder_of};
 use super::records::{below, bytes_of, text_of};
 use analysis::shards::names;
 use base::fault::Fault;
+use mover::io::reach::SPREAD_FOLDER;
 
 /// Bytes of a name or a path; in JSON as the job folder has them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,6 +73,19 @@ pub enum Spot {
 }
 
 impl Spot {
+    /// Its name below the destination, or in the folder that has what is the job's.
+    fn name(&self) -> Vec<u8> {
+        match self {
+            Spot::Final(Name(name)) => name.clone(),
+            Spot::Part(shard) => {
+                [PARTS.as_bytes(), b"/", names::of_shard(*shard).as_bytes()].concat()
+            }
+            Spot::Parts => PARTS.into(),
+            Spot::Staged { attempt, name: Name(name) } if name.is_empty() => attempt.clone().into(),
+            Spot::Staged { attempt, name: Name(name) } => [attempt.as_bytes(), b"/", name].concat(),
+        }
+    }
+
     /// The folder that has it.
     pub fn above(&self) -> Spot {
         match self {
@@ -104,15 +121,21 @@ impl DestinationFolder {
         self.holder().join(&self.id)
     }
 
+    /// The same below the destination.
+    fn inside(&self) -> Vec<u8> {
+        [SPREAD_FOLDER, "/", &self.id].concat().into_bytes()
+    }
+
     pub fn path(&self, spot: &Spot) -> PathBuf {
         match spot {
-            Spot::Final(Name(name)) => below(&self.destination(), name),
-            Spot::Part(shard) => self.path(&Spot::Parts).join(names::of_shard(*shard)),
-            Spot::Parts => self.staging().join("parts"),
-            Spot::Staged { attempt, name } => below(&self.staging().join(attempt), &name.0),
+            Spot::Final(_) => below(&self.destination(), &spot.name()),
+            _ => below(&self.staging(), &spot.name()),
         }
     }
 }
+
+/// The folder of ranges that are done.
+const PARTS: &str = "parts";
 
 /// One thing that is asked of the destination. Each may be carried out twice, or late: the answer
 /// to a first try may have been lost.
@@ -201,6 +224,17 @@ pub enum Reply {
     Digest(Option<String>),
     Linked(Vec<Linked>),
     Names(Option<Vec<String>>),
+    /// Of folders, those that were not made or set.
+    Refused(Vec<Refused>),
+}
+
+/// A folder that a step did not make or set, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub name: Name,
+    /// The exit code of its class.
+    pub code: u8,
+    pub why: String,
 }
 
 /// What has a name.
@@ -217,6 +251,16 @@ pub struct Found {
 }
 
 impl Found {
+    pub(super) fn of(found: &Stat, target: Option<Name>) -> Found {
+        Found {
+            target,
+            kind: found.st_mode & TYPE_BITS,
+            size: found.st_size as u64,
+            mtime_s: found.st_mtime,
+            mtime_ns: found.st_mtime_nsec as i64,
+        }
+    }
+
     /// Whether a copy leaves it as it is: a link of the same target, or a file of the same size and
     /// time.
     pub fn is_as(&self, source: &Found) -> bool {
@@ -233,6 +277,8 @@ pub enum Linked {
     Ours,
     /// Another file has the name.
     Exists,
+    /// On the way to the name is a file or a link.
+    Blocked,
     /// What was staged is not there any more.
     Gone,
 }
@@ -240,7 +286,7 @@ pub enum Linked {
 /// A destination, as one process reaches it.
 #[derive(Debug)]
 pub enum Destination {
-    Here(DestinationFolder),
+    Here(Here),
     Far(Box<Far>),
 }
 
@@ -254,20 +300,32 @@ impl Destination {
                 worker,
                 ssh,
             ))),
-            None => Destination::Here(DestinationFolder::of(folder)),
+            None => Destination::here(DestinationFolder::of(folder)),
+        }
+    }
+
+    pub fn here(place: DestinationFolder) -> Destination {
+        Destination::Here(Here::new(place))
+    }
+
+    /// The same, where the job may have nothing there: no host must prove that it sees it.
+    pub fn unchecked(self) -> Destination {
+        match self {
+            Destination::Far(far) => Destination::Far(Box::new(far.unchecked())),
+            here => here,
         }
     }
 
     pub fn ask(&mut self, step: &Step) -> Result<Reply, Fault> {
         match self {
-            Destination::Here(place) => here::carry_out(place, step),
+            Destination::Here(here) => here.carry_out(step),
             Destination::Far(far) => far.ask(step),
         }
     }
 
     pub fn place(&self) -> &DestinationFolder {
         match self {
-            Destination::Here(place) => place,
+            Destination::Here(here) => here.place(),
             Destination::Far(far) => far.place(),
         }
     }
@@ -275,7 +333,7 @@ impl Destination {
     /// The same destination, by its path from the root and with the job's own id.
     pub(super) fn move_to(&mut self, to: DestinationFolder) {
         match self {
-            Destination::Here(place) => *place = to,
+            Destination::Here(here) => *here = Here::new(to),
             Destination::Far(far) => far.move_to(to),
         }
     }
@@ -319,3 +377,6 @@ impl Destination {
 pub(super) fn strange(reply: &Reply) -> Fault {
     Fault::peer(format!("the destination's side gives an answer that makes no sense: {reply:?}"))
 }
+
+/// What says whether a mode is that of a file, a folder or a link.
+const TYPE_BITS: u32 = 0o170_000;

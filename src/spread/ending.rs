@@ -6,10 +6,10 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::destination::{Destination, FolderLook, Name, Step};
+use super::destination::{Destination, FolderLook, Name, Refused, Reply, Step, strange};
 use super::folder::{JobFolder, Part, damaged};
 use super::planning::each_folder;
-use super::records::{Failed, ReceiptLine, ShardDone, bytes_of};
+use super::records::{Control, Failed, ReceiptLine, ShardDone, bytes_of, text_of};
 use analysis::shards::{Held, names};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
@@ -40,32 +40,56 @@ impl Totals {
     }
 }
 
-/// Makes missing folders, and gives all of them their modes and times.
-pub(super) fn finish_folders(folder: &JobFolder, at: &mut Destination) -> Result<(), Fault> {
+/// Makes missing folders, and gives all of them their modes and times. Returns what could not be
+/// done: each folder counts once.
+pub(super) fn finish_folders(
+    folder: &JobFolder,
+    at: &mut Destination,
+) -> Result<Vec<Failed>, Fault> {
+    let mut refused = BTreeMap::new();
     let mut some = Vec::new();
     each_folder(folder.path(), &mut |name, _, _| {
         some.push(Name(name.to_vec()));
         match some.len() >= FOLDERS_AT_ONCE {
-            true => at.ask(&Step::MakeFolders(std::mem::take(&mut some))).map(drop),
+            true => ask(at, &Step::MakeFolders(std::mem::take(&mut some)), &mut refused),
             false => Ok(()),
         }
     })?;
-    at.ask(&Step::MakeFolders(some))?;
-    if !folder.manifest.copying.preserve {
-        return Ok(());
+    ask(at, &Step::MakeFolders(some), &mut refused)?;
+    if folder.manifest.copying.preserve {
+        let mut some = Vec::new();
+        each_folder(folder.path(), &mut |name, mode, (mtime_s, mtime_ns)| {
+            let is_kept = name.is_empty() && !folder.manifest.destination_was_empty;
+            let name = Name(name.to_vec());
+            if is_kept || refused.contains_key(&name) {
+                return Ok(());
+            }
+            some.push(FolderLook { name, mode, mtime_s, mtime_ns });
+            match some.len() >= FOLDERS_AT_ONCE {
+                true => ask(at, &Step::SetFolders(std::mem::take(&mut some)), &mut refused),
+                false => Ok(()),
+            }
+        })?;
+        ask(at, &Step::SetFolders(some), &mut refused)?;
     }
-    let mut some = Vec::new();
-    each_folder(folder.path(), &mut |name, mode, (mtime_s, mtime_ns)| {
-        if name.is_empty() && !folder.manifest.destination_was_empty {
-            return Ok(());
+    Ok(refused.into_values().collect())
+}
+
+fn ask(
+    at: &mut Destination,
+    step: &Step,
+    refused: &mut BTreeMap<Name, Failed>,
+) -> Result<(), Fault> {
+    match at.ask(step)? {
+        Reply::Refused(some) => {
+            refused.extend(some.into_iter().map(|Refused { name, code, why }| {
+                let failed = Failed { name: text_of(&name.0), code, why };
+                (name, failed)
+            }));
+            Ok(())
         }
-        some.push(FolderLook { name: Name(name.to_vec()), mode, mtime_s, mtime_ns });
-        match some.len() >= FOLDERS_AT_ONCE {
-            true => at.ask(&Step::SetFolders(std::mem::take(&mut some))).map(drop),
-            false => Ok(()),
-        }
-    })?;
-    at.ask(&Step::SetFolders(some)).map(drop)
+        other => Err(strange(&other)),
+    }
 }
 
 /// Where the receipt of a job is.
@@ -74,9 +98,12 @@ pub fn receipt_path(job: &Path) -> PathBuf {
 }
 
 /// One receipt from those of the shards that are done.
-pub(super) fn merge_receipts(folder: &JobFolder) -> Result<Totals, Fault> {
+pub(super) fn merge_receipts(folder: &JobFolder, folders: Vec<Failed>) -> Result<Totals, Fault> {
     let mut totals = Totals::default();
-    folder.plan()?.unplanned.into_iter().for_each(|failed| totals.fail(failed));
+    let plan = folder.plan()?;
+    let untold = plan.failed.saturating_sub(plan.unplanned.len() as u64);
+    plan.unplanned.into_iter().chain(folders).for_each(|failed| totals.fail(failed));
+    totals.failed += untold;
     let mut receipt = Receipt::create(&receipt_path(folder.path()), Overwrite::Always)?;
     let done = folder.done()?.into_iter().map(|(held, _)| held);
     // A shard counts once, with its last attempt.
@@ -143,8 +170,23 @@ pub(super) fn leave_destination(at: &mut Destination) -> Result<(), Fault> {
     at.ask(&Step::Leave).map(drop)
 }
 
-/// Gives a job up: its workers have a lease to stop, then what is unfinished is removed.
-pub fn forget(folder: &JobFolder, ssh: Option<&[String]>) -> Result<(), Fault> {
+/// What became of a job that was to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    GivenUp,
+    /// It is done, and keeps its receipt: there was nothing to give up.
+    Done,
+}
+
+/// Gives a job up: its workers have a lease to stop, then what is unfinished is removed. What
+/// another job has at the destination stays.
+pub fn forget(folder: &JobFolder, ssh: Option<&[String]>) -> Result<Forgotten, Fault> {
+    // Whether the job has the destination, is what the step itself asks.
+    let mut at = Destination::of(folder, "", ssh).unchecked();
+    if is_done(folder) {
+        return leave_destination(&mut at).map(|()| Forgotten::Done);
+    }
+    folder.set_control(Control::cancelled())?;
     let beat = std::time::Duration::from(folder.manifest.times.beat());
     let is_held = || Ok::<_, Fault>(!folder.names(Part::Claims)?.is_empty());
     // A claim that nobody gives back is that of a lost worker, whose staging folder goes too.
@@ -154,7 +196,14 @@ pub fn forget(folder: &JobFolder, ssh: Option<&[String]>) -> Result<(), Fault> {
         }
         std::thread::sleep(beat);
     }
-    leave_destination(&mut Destination::of(folder, "", ssh))
+    leave_destination(&mut at)?;
+    folder.set_control(Control { is_given_up: true, ..Control::cancelled() })?;
+    Ok(Forgotten::GivenUp)
+}
+
+/// True once its receipt is whole.
+pub fn is_done(folder: &JobFolder) -> bool {
+    receipt_path(folder.path()).exists()
 }
 
 const BEATS_OF_A_LEASE: usize = 6;

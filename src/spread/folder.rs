@@ -15,6 +15,7 @@ use super::source::Source;
 use analysis::shards::given::Turns;
 use analysis::shards::{Held, names};
 use base::fault::{Class, Fault};
+use mover::io::reach::SPREAD_FOLDER;
 
 /// An open job folder. Its paths are from the root.
 #[derive(Clone, Debug)]
@@ -106,40 +107,59 @@ impl JobFolder {
         folder.replace("token", manifest.token.as_bytes())?;
         folder.write_json(CONTROL, &Control::default())?;
         folder.write_json(PLAN, &PlanState::default())?;
-        destination.ask(&Step::Take { job: folder.root.display().to_string() })?;
-        let checked = match destination.far() {
-            Some(far) => far.check_all(),
-            None => Ok(()),
-        };
-        // Last: a folder without it was never a job.
-        if let Err(fault) = checked.and_then(|()| folder.write_json("manifest.json", manifest)) {
+        // It says what to give free, should this end here.
+        folder.write_json(UNBEGUN, manifest)?;
+        let begun = folder.begin(destination);
+        if begun.is_err() {
             let _ = destination.ask(&Step::Leave);
-            return Err(fault);
         }
-        Ok(folder)
+        begun.map(|()| folder)
+    }
+
+    fn begin(&self, destination: &mut Destination) -> Result<(), Fault> {
+        destination.ask(&Step::Take { job: self.root.display().to_string() })?;
+        if let Some(far) = destination.far() {
+            far.check_all()?;
+        }
+        // Last: a folder without it was never a job.
+        let path = self.root.join(MANIFEST);
+        let begun = fs::rename(self.root.join(UNBEGUN), &path);
+        begun.map_err(|why| Fault::write("write", &path, &why))?;
+        sync_folder(&self.root)
     }
 
     /// Opens a job folder, and refuses one that is no job's, or in which others may write: whoever
     /// can write here says what is copied, and where to.
     pub fn open(root: &Path) -> Result<JobFolder, Fault> {
-        let root = root.canonicalize().map_err(|why| match why.kind() {
-            io::ErrorKind::NotFound => {
-                Fault::usage(format!("there is no job folder '{}'", root.display()))
-            }
-            _ => Fault::io("open", root, &why),
-        })?;
-        refuse_others(&root)?;
-        let manifest = root.join("manifest.json");
-        if let Err(why) = fs::symlink_metadata(&manifest)
-            && why.kind() == io::ErrorKind::NotFound
-        {
-            return Err(Fault::usage(format!(
-                "'{}' is no job folder of 'datapump spread' (it has no manifest.json): name the \
-                 folder that 'datapump spread' printed",
-                root.display()
-            )));
+        let root = found(root)?;
+        if !is_there(&root.join(MANIFEST))? {
+            let shown = root.display();
+            return Err(Fault::usage(match is_there(&root.join(UNBEGUN))? {
+                true => format!(
+                    "'{shown}' is of a spread that ended before it began, and has copied nothing: \
+                     'datapump spread cancel --forget {shown}' gives its destination free, and the \
+                     command with another --job begins anew"
+                ),
+                false => format!(
+                    "'{shown}' is no job folder of 'datapump spread' (it has no {MANIFEST}): name \
+                     the folder that 'datapump spread' printed"
+                ),
+            }));
         }
-        let manifest: Manifest = read_json(&manifest)?;
+        JobFolder::read(root, MANIFEST)
+    }
+
+    /// The same, of a job that may have ended before it began.
+    pub fn open_to_forget(root: &Path) -> Result<JobFolder, Fault> {
+        let at = found(root)?;
+        match !is_there(&at.join(MANIFEST))? && is_there(&at.join(UNBEGUN))? {
+            true => JobFolder::read(at, UNBEGUN),
+            false => JobFolder::open(root),
+        }
+    }
+
+    fn read(root: PathBuf, name: &str) -> Result<JobFolder, Fault> {
+        let manifest: Manifest = read_json(&root.join(name))?;
         if manifest.format != FORMAT || manifest.version != env!("CARGO_PKG_VERSION") {
             return Err(Fault::new(
                 Class::Version,
@@ -328,7 +348,7 @@ pub fn read_named<T: DeserializeOwned>(path: &Path) -> Result<(T, Vec<Vec<u8>>),
 
 /// What a job has at a destination while it runs.
 pub fn holder_of(destination: &Path) -> PathBuf {
-    destination.join(HOLDER)
+    destination.join(SPREAD_FOLDER)
 }
 
 /// Writes a file under a name of its own, and gives it its name once it is on stable storage.
@@ -340,6 +360,12 @@ pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Fault> {
     let mut file = options.open(&temporary).map_err(fault)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(fault)?;
     fs::rename(&temporary, &path).map_err(fault)
+}
+
+/// Names in it are on stable storage after that.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Fault> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|why| Fault::write("sync", folder, &why))
 }
 
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Fault> {
@@ -375,6 +401,21 @@ pub(super) fn make_private(path: &Path) -> Result<(), Fault> {
     }
 }
 
+/// The path from the root of a folder that is ours alone.
+fn found(root: &Path) -> Result<PathBuf, Fault> {
+    let root = root.canonicalize().map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => {
+            Fault::usage(format!("there is no job folder '{}'", root.display()))
+        }
+        _ => Fault::io("open", root, &why),
+    })?;
+    refuse_others(&root).map(|()| root)
+}
+
+fn is_there(path: &Path) -> Result<bool, Fault> {
+    path.try_exists().map_err(|why| Fault::io("look at", path, &why))
+}
+
 fn refuse_others(root: &Path) -> Result<(), Fault> {
     let found = fs::metadata(root).map_err(|why| Fault::io("open", root, &why))?;
     let me = rustix::process::geteuid().as_raw();
@@ -404,7 +445,9 @@ pub fn random_hex(bytes: usize) -> Result<String, Fault> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+const MANIFEST: &str = "manifest.json";
+/// What becomes the manifest once the job has its destination.
+const UNBEGUN: &str = "unbegun.json";
 const CONTROL: &str = "control.json";
 const PLAN: &str = "plan.json";
 const NOTES: &str = "notes.json";
-const HOLDER: &str = ".datapump-spread";

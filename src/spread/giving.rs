@@ -6,8 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::destination::here::sync_folder;
-use super::folder::{JobFolder, Part, named, read_named, replace};
+use super::folder::{JobFolder, Part, named, read_named, replace, sync_folder};
 use super::records::{Shard, Turn};
 use super::storage::Storage;
 use analysis::shards::worker::{Answer, Given};

@@ -148,7 +148,7 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
             let far = Far::new(place.clone(), far, "", order.ssh.as_deref());
             Destination::Far(Box::new(far.unchecked()))
         }
-        None => Destination::Here(place.clone()),
+        None => Destination::here(place.clone()),
     };
     let (destination, was_empty) = match at.ask(&Step::Prepare)? {
         Reply::Prepared { folder, was_empty } => (folder, was_empty),

@@ -11,7 +11,7 @@ use super::far::{Hosts, News};
 use super::folder::{JobFolder, Part, named, replace};
 use super::rebuilding::planned_so_far;
 use super::records::{
-    Copying, Failed, PlanState, Range, Shard, SourceRoot, Whole, below, bytes_of,
+    Copying, Failed, PlanState, Range, Shard, SourceRoot, Whole, below, bytes_of, text_of,
 };
 use super::source::{Seen, SeenKind, Sighting, Source};
 use analysis::shards::given::PLANNED_MAX;
@@ -20,6 +20,7 @@ use analysis::shards::plan::{self, Batch, Cost, Cutter, Cutting};
 use base::fault::{Class, Fault};
 use base::units::{Nanos, Tick};
 use mover::io::clock;
+use mover::pump::sink::clean::is_ours;
 use mover::pump::watch::Watch;
 
 /// What a plan came to.
@@ -29,7 +30,11 @@ pub struct Planned {
     pub files: u64,
     pub bytes: u64,
     pub folders: u64,
+    /// How many names could not be planned, and the first of them.
+    pub failed: u64,
     pub unplanned: Vec<Failed>,
+    /// How many names are not copied because of their kind, and what is told of the first.
+    pub skipped: u64,
     pub warnings: Vec<String>,
     /// Predicted, on one node, with its share of the rate.
     pub total: Nanos,
@@ -198,12 +203,9 @@ impl Planner<'_> {
                 }
                 (self.tell)(&self.planned);
             }
-            Sighting::Failed(failed) => {
-                if self.planned.unplanned.len() < UNPLANNED_KEPT {
-                    self.planned.unplanned.push(failed);
-                }
-            }
+            Sighting::Failed(failed) => self.unplanned(failed),
             Sighting::Skipped(text) => {
+                self.planned.skipped += 1;
                 if self.planned.warnings.len() < UNPLANNED_KEPT {
                     self.planned.warnings.push(text);
                 }
@@ -212,7 +214,27 @@ impl Planner<'_> {
         Ok(())
     }
 
+    fn unplanned(&mut self, failed: Failed) {
+        self.planned.failed += 1;
+        if self.planned.unplanned.len() < UNPLANNED_KEPT {
+            self.planned.unplanned.push(failed);
+        }
+    }
+
     fn entry(&mut self, entry: Seen) -> Result<(), Fault> {
+        let target = [&self.prefix[..], &entry.name.0].concat();
+        if is_ours(&target) {
+            self.unplanned(Failed {
+                name: text_of(&target),
+                code: Class::SomeFailed.exit_code(),
+                why: format!(
+                    "'{}' has a name that datapump keeps for what is not complete: rename it, or \
+                     leave it out",
+                    text_of(&target)
+                ),
+            });
+            return Ok(());
+        }
         match entry.kind {
             SeenKind::File | SeenKind::Link => {
                 self.planned.files += 1;
@@ -232,8 +254,7 @@ impl Planner<'_> {
             }
             SeenKind::Folder => {
                 self.planned.folders += 1;
-                let path = [&self.prefix[..], &entry.name.0].concat();
-                let path = path.strip_suffix(b"/").unwrap_or(&path);
+                let path = target.strip_suffix(b"/").unwrap_or(&target);
                 self.sink.folder(path, entry.mode, (entry.mtime_s, entry.mtime_ns))
             }
         }
@@ -363,6 +384,7 @@ fn plan_once(
         bytes: planned.bytes,
         folders: planned.folders,
         predicted_s: before_s + planned.total.seconds(),
+        failed: planned.failed,
         unplanned: planned.unplanned.clone(),
     };
     let planned = walk(&of, source, &mut sink, watch, &mut |planned| {

@@ -12,15 +12,18 @@ use std::thread;
 use std::time::Duration;
 
 use super::destination::{Destination, FileLook, Reply, Spot, Step, strange};
-use super::records::{Range, Whole};
+use super::records::{Range, Whole, below};
 use super::staged_file::StagedFile;
 use analysis::shards::overview::Waits;
 use base::fault::{Class, Fault};
+use base::settings::Links;
 use base::units::{Nanos, Tick};
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 use mover::io::clock;
+use mover::io::disk::Disk;
+use mover::io::volume::{Access, Cache, Volume};
 
 /// How far a copy of ranges is, and whether it is to stop.
 #[derive(Debug, Default)]
@@ -69,12 +72,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Copies a range into a file of its own, and returns the digest of its part of the file's tree.
 pub(super) fn copy_range(
     range: &Range,
-    source: &Path,
+    (folder, name, links): (&Path, &[u8], Links),
     mut to: StagedFile<'_>,
     (progress, pace): (&Progress, &Pace),
 ) -> Result<(String, Waits), Fault> {
+    let source = &below(folder, name);
     let read = |why: io::Error| Fault::io("read", source, &why);
-    let from = File::open(source).map_err(read)?;
+    let from = opened(folder, name, links)?;
     unchanged(&from, source, range)?;
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(range.offset);
@@ -110,6 +114,18 @@ pub(super) fn copy_range(
     to.finish()?;
     waits.destination_s += clock::now().since(began).seconds();
     Ok((hex(&hasher.finalize_non_root()), waits))
+}
+
+/// The file as a copy opens it: what has become a link since it was planned is not followed, unless
+/// links are.
+fn opened(folder: &Path, name: &[u8], links: Links) -> Result<File, Fault> {
+    if links == Links::Follow {
+        let path = below(folder, name);
+        return File::open(&path).map_err(|why| Fault::io("read", &path, &why));
+    }
+    let file = Disk::open(folder)?.open(name, Access::Read { cache: Cache::Through })?;
+    let file = file.fd().try_clone_to_owned();
+    file.map(File::from).map_err(|why| Fault::io("read", &below(folder, name), &why))
 }
 
 /// The file as it was planned, also while it was read.
@@ -201,12 +217,18 @@ mod tests {
     use super::*;
     use analysis::shards::plan::{Cost, Cutting, ranges};
 
+    fn part(path: &Path) -> StagedFile<'static> {
+        StagedFile::here(File::create(path).unwrap(), path.to_path_buf())
+    }
+
     #[test]
     fn ranges_have_the_digest_of_the_file() {
         let scratch = tempfile::tempdir().unwrap();
         let source = scratch.path().join("source");
         let (folder, id) = (Name::from(scratch.path()), "1f".to_string());
-        let place = DestinationFolder { folder, id, token: String::new() };
+        let place = DestinationFolder { folder, id, token: "2e".to_string() };
+        let mut destination = Destination::here(place.clone());
+        destination.ask(&Step::Take { job: "/job".into() }).unwrap();
         std::fs::create_dir_all(place.path(&Spot::Parts)).unwrap();
         let staged = Spot::Staged { attempt: "9.1".to_string(), name: Name(b"staged".to_vec()) };
         std::fs::create_dir(place.path(&staged.above())).unwrap();
@@ -221,17 +243,17 @@ mod tests {
             let (mut parts, mut digests) = (Vec::new(), Vec::new());
             for (number, cut) in ranges(bytes as u64, &cutting).unwrap().into_iter().enumerate() {
                 let number = number as u32;
-                let part = StagedFile::here(&place.path(&Spot::Part(number))).unwrap();
+                let part = part(&place.path(&Spot::Part(number)));
                 let (offset, len, size) = (cut.offset, cut.len, bytes as u64);
                 let range = Range { offset, len, size, mtime_s, mtime_ns };
-                let (digest, _) =
-                    copy_range(&range, &source, part, (&progress, &Pace::default())).unwrap();
+                let from = (scratch.path(), &b"source"[..], Links::Copy);
+                let pace = (&progress, &Pace::default());
+                let (digest, _) = copy_range(&range, from, part, pace).unwrap();
                 parts.push(number);
                 digests.push(digest);
             }
             let (size, mode) = (bytes as u64, Some(0o640));
             let whole = Whole { parts, size, mtime_s, mtime_ns, mode };
-            let mut destination = Destination::Here(place.clone());
             let at = (&mut destination, &staged);
             let (digest, _) = assemble(&whole, &digests, at, &progress).unwrap();
             assert_eq!(digest, blake3::hash(&content).to_hex().to_string(), "{bytes}");
@@ -270,9 +292,19 @@ mod tests {
         let source = scratch.path().join("source");
         std::fs::write(&source, "abc").unwrap();
         let range = Range { offset: 0, len: 3, size: 4, mtime_s: 0, mtime_ns: 0 };
-        let progress = Progress::default();
-        let part = StagedFile::here(&scratch.path().join("part")).unwrap();
-        let ran = copy_range(&range, &source, part, (&progress, &Pace::default()));
+        let (progress, pace) = (Progress::default(), Pace::default());
+        let copy = |range: &Range, name: &[u8], links| {
+            let part = part(&scratch.path().join("part"));
+            copy_range(range, (scratch.path(), name, links), part, (&progress, &pace)).map(drop)
+        };
+        let ran = copy(&range, b"source", Links::Copy);
         assert_eq!(ran.unwrap_err().class, Class::SourceChanged);
+        // It has become a link to another file, of the same size and time.
+        let found = std::fs::metadata(&source).unwrap();
+        let (mtime_s, mtime_ns) = (found.mtime(), found.mtime_nsec() as u32);
+        let range = Range { size: 3, mtime_s, mtime_ns, ..range };
+        std::os::unix::fs::symlink(&source, scratch.path().join("link")).unwrap();
+        assert!(copy(&range, b"link", Links::Copy).unwrap_err().text.contains("symbolic link"));
+        assert_eq!(copy(&range, b"link", Links::Follow), Ok(()));
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
 use super::destination::{Destination, Reply, Step};
-use super::ending::{head, receipt_path};
+use super::ending::{head, is_done};
 use super::folder::{JobFolder, Part, replace};
 use super::giving::{close, keep_turn, open_part, restore, turn_of};
 use super::ledgers::LOST;
@@ -29,10 +29,7 @@ pub fn resumed(
     ssh: Option<Vec<String>>,
 ) -> Result<(RunOrder, Vec<String>), Fault> {
     // Whether the job has the destination still is asked without a proof that it has.
-    let mut at = match Destination::of(folder, "", ssh.as_deref()) {
-        Destination::Far(far) => Destination::Far(Box::new(far.unchecked())),
-        here => here,
-    };
+    let mut at = Destination::of(folder, "", ssh.as_deref()).unchecked();
     let mut repaired = Vec::new();
     for part in Part::ALL {
         make_if_missing(&folder.part(part), &mut repaired)?;
@@ -42,7 +39,7 @@ pub fn resumed(
             "the job '{}' has nothing at '{}' any more: it {}",
             folder.path().display(),
             folder.destination_shown(),
-            match receipt_path(folder.path()).exists() {
+            match is_done(folder) {
                 true => "is finished",
                 false => "was given up (spread cancel --forget)",
             }

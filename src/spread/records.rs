@@ -135,7 +135,8 @@ pub struct PlanState {
     pub folders: u64,
     /// What all shards so far are predicted to take on one node.
     pub predicted_s: f64,
-    /// What could not be planned.
+    /// How many names could not be planned, and the first of them.
+    pub failed: u64,
     pub unplanned: Vec<Failed>,
 }
 

@@ -14,7 +14,7 @@ use super::folder::{JobFolder, hostname};
 use super::records::{
     Copying, Failed, FarHosts, SourceRoot, below, bytes_of, path_of, text_of, text_of_path,
 };
-use base::fault::Fault;
+use base::fault::{Class, Fault};
 use base::job::Location;
 use base::settings::{Links, Settings};
 use mover::io::reach::Reach;
@@ -320,8 +320,9 @@ fn canonical(path: &Path) -> Result<PathBuf, Fault> {
 
 fn look(paths: &[PathBuf], follows: bool) -> Vec<Option<Found>> {
     let look = |path: &PathBuf| {
-        let found = if follows { fs::metadata(path) } else { fs::symlink_metadata(path) };
-        found.ok().map(|found| Found::of(path, &found))
+        let found = if follows { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
+        let target = rustix::fs::readlink(path, Vec::new()).ok().filter(|_| !follows);
+        Some(Found::of(&found.ok()?, target.map(|target| Name(target.into_bytes()))))
     };
     paths.iter().map(look).collect()
 }
@@ -330,9 +331,12 @@ fn walk(root: &SourceRoot, copying: &WalkedBy, take: &mut TakeSighting<'_>) -> R
     let settings = copying.settings();
     let sources = Sources::look(&[Location::Path(walked(root))], true, &Reach::Host)?;
     let mut stopped_by = None;
-    sources.choose(&settings)?.walk(&settings, &mut |event| {
-        if let (Some(sighting), None) = (Sighting::of(event), &stopped_by) {
-            stopped_by = take(sighting).err();
+    // A name that is copied by one node cannot be another name of what another node copies.
+    sources.choose(&settings)?.with_names_apart().walk(&settings, &mut |event| {
+        for sighting in Sighting::of(event) {
+            if stopped_by.is_none() {
+                stopped_by = take(sighting).err();
+            }
         }
         stopped_by.is_none()
     });
@@ -371,34 +375,53 @@ impl WalkedBy {
 }
 
 impl Sighting {
-    fn of(event: WalkEvent) -> Option<Sighting> {
+    fn of(event: WalkEvent) -> Vec<Sighting> {
         match event {
             WalkEvent::Chunk(found) => {
-                let seen = found.into_iter().filter_map(|found| Seen::of(found.entry)).collect();
-                Some(Sighting::Entries(seen))
+                let (mut seen, mut failed) = (Vec::with_capacity(found.len()), Vec::new());
+                for found in found {
+                    match SeenKind::of(found.entry.kind) {
+                        Ok(Some(kind)) => seen.push(Seen::of(kind, found.entry)),
+                        Ok(None) => {}
+                        Err(why) => failed.push(Sighting::Failed(Failed {
+                            name: text_of(&found.entry.path),
+                            code: Class::SomeFailed.exit_code(),
+                            why: why.to_string(),
+                        })),
+                    }
+                }
+                failed.push(Sighting::Entries(seen));
+                failed
             }
             WalkEvent::Unoffered { path, fault } => {
                 let (name, code) = (text_of(&path), fault.class.exit_code());
-                Some(Sighting::Failed(Failed { name, code, why: fault.text }))
+                vec![Sighting::Failed(Failed { name, code, why: fault.text })]
             }
-            WalkEvent::Skipped(text) => Some(Sighting::Skipped(text)),
-            WalkEvent::Present(_) | WalkEvent::Excluded(_) => None,
+            WalkEvent::Skipped(text) => vec![Sighting::Skipped(text)],
+            WalkEvent::Present(_) | WalkEvent::Excluded(_) => Vec::new(),
+        }
+    }
+}
+
+impl SeenKind {
+    /// Nothing for a folder that is entered: it is seen when all in it has been. The error is for
+    /// what no walk of a folder offers.
+    fn of(kind: EntryKind) -> Result<Option<SeenKind>, &'static str> {
+        match kind {
+            EntryKind::File => Ok(Some(SeenKind::File)),
+            EntryKind::Link => Ok(Some(SeenKind::Link)),
+            EntryKind::Leave => Ok(Some(SeenKind::Folder)),
+            EntryKind::Directory => Ok(None),
+            EntryKind::HardLink => Err("it is offered as another name of a file"),
+            EntryKind::Stretch | EntryKind::Pipe => Err("it is no file of a folder"),
         }
     }
 }
 
 impl Seen {
-    fn of(entry: Entry) -> Option<Seen> {
-        let kind = match entry.kind {
-            EntryKind::File => SeenKind::File,
-            EntryKind::Link => SeenKind::Link,
-            EntryKind::Leave => SeenKind::Folder,
-            EntryKind::Directory | EntryKind::HardLink | EntryKind::Stretch | EntryKind::Pipe => {
-                return None;
-            }
-        };
+    fn of(kind: SeenKind, entry: Entry) -> Seen {
         let Entry { size, mtime_seconds: mtime_s, mtime_nanos: mtime_ns, mode, path, .. } = entry;
-        Some(Seen { kind, size, mtime_s, mtime_ns, mode, name: Name(path) })
+        Seen { kind, size, mtime_s, mtime_ns, mode, name: Name(path) }
     }
 }
 

@@ -2,9 +2,8 @@
 //! copy of standard input that runs beside.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,12 +34,8 @@ pub(super) struct FarFile<'a> {
 }
 
 impl<'a> StagedFile<'a> {
-    /// It may be there from a call whose answer was lost.
-    pub(super) fn here(path: &Path) -> Result<StagedFile<'a>, Fault> {
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-        let file = opened.map_err(|why| Fault::write("write", path, &why))?;
-        Ok(StagedFile::Here { file, path: path.to_path_buf() })
+    pub(super) fn here(file: File, path: PathBuf) -> StagedFile<'a> {
+        StagedFile::Here { file, path }
     }
 
     /// What is asked of it while it runs ends within a second of a stop.

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::destination::{Destination, Found, Linked, Reply, Spot, Step, here, strange};
+use super::destination::here::blocked;
+use super::destination::{Destination, Found, Linked, Reply, Spot, Step, strange};
 use super::ending::{Line, each_line};
 use super::far::Hosts;
-use super::folder::{JobFolder, Part, read_json, replace};
+use super::folder::{JobFolder, Part, read_json, replace, sync_folder};
 use super::ledgers::Noted;
 use super::records::{
     Beat, Committed, Copying, Failed, ReceiptLine, ShardDone, Whole, below, text_of,
@@ -228,7 +229,7 @@ impl Storage {
         let ledger = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let ledger = ledger.map_err(fault)?;
         ledger.sync_all().map_err(fault)?;
-        here::sync_folder(&self.folder.part(Part::Ledgers))?;
+        sync_folder(&self.folder.part(Part::Ledgers))?;
         self.work = Some(ShardWork {
             claim,
             names,
@@ -383,12 +384,17 @@ impl Storage {
             work.unsynced.insert(spot.above());
         } else {
             let name = work.names.get(item as usize).cloned().unwrap_or_default();
-            work.failed.insert(item, exists(&name, &self.destination.shown(&spot)));
+            let shown = self.destination.shown(&spot);
+            let failed = match linked {
+                Linked::Blocked => not_copied(&name, blocked(&shown)),
+                _ => exists(&name, &shown),
+            };
+            work.failed.insert(item, failed);
         }
         // The rest of the folder goes when the shard is done. At a far host all of it does: there
         // an answer may be lost, and the same link be asked for again.
-        if let (Destination::Here(place), Some(at)) = (&self.destination, at) {
-            let _ = fs::remove_file(place.path(&at));
+        if let (Destination::Here(here), Some(at)) = (&mut self.destination, at) {
+            let _ = here.remove(&at);
         }
         Ok(if linked == Linked::Ours { Answer::Done } else { Answer::Exists })
     }
@@ -530,15 +536,17 @@ fn unchanged<'a>(
 }
 
 fn exists(name: &[u8], shown: &str) -> Failed {
-    Failed {
-        name: text_of(name),
-        code: Class::SomeFailed.exit_code(),
-        why: format!(
-            "'{shown}' exists: it is kept, as spread replaces nothing (--skip-unchanged keeps what \
-             has the same size and time without an error)"
-        ),
-    }
+    let why = format!(
+        "'{shown}' exists: it is kept, as spread replaces nothing (--skip-unchanged keeps what has \
+         the same size and time without an error)"
+    );
+    not_copied(name, why)
 }
+
+fn not_copied(name: &[u8], why: String) -> Failed {
+    Failed { name: text_of(name), code: Class::SomeFailed.exit_code(), why }
+}
+
 /// Enough that thousands of workers choose different shards.
 const LISTED_MAX: usize = 4096;
 const SURVEYED_AT_ONCE: usize = 2000;

@@ -276,7 +276,7 @@ impl View {
             files_planned: plan.files,
             bytes_planned: plan.bytes,
             unfinished_bytes: running.iter().map(|name| beats[*name].unfinished_bytes).sum(),
-            failed: sum(|done| done.failed) + plan.unplanned.len() as u64,
+            failed: sum(|done| done.failed) + plan.failed,
             kept: sum(|done| done.kept),
             elapsed_s: elapsed_s(folder),
             rate_bytes_per_s: running.iter().map(|name| rate(&beats[*name])).sum(),

@@ -7,15 +7,16 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::data::{self, write_file};
 use crate::support::liar::{self, Move, Stands, file, offer, offer_at, payload, play, settings};
 use crate::support::speaker::{Speaker, Watched, end_frame, honest_follower, watch};
+use crate::support::swapper::Swapper;
 use crate::support::{PATIENCE, Scene, each, each_at_once, far};
 use base::codec::Coding;
 use base::extent::Extent;
@@ -29,7 +30,6 @@ use mover::wire::frame;
 use mover::wire::manifest::{ENDLESS_BYTES, Entry, EntryKind};
 use mover::wire::message::{Message, Origin, Role, WantedRanges};
 use mover::work::codec::Compressor;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// How the honest side must end.
 #[derive(Clone, Copy, Debug)]
@@ -476,40 +476,6 @@ fn folders_that_become_links() {
         }
         swapper.stop();
     });
-}
-
-/// Exchanges two names until it is told to stop.
-struct Swapper {
-    stop: Arc<AtomicBool>,
-    swaps: Arc<AtomicU64>,
-    thread: thread::JoinHandle<()>,
-}
-
-impl Swapper {
-    fn start(one: PathBuf, other: PathBuf) -> Swapper {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let swaps = Arc::new(AtomicU64::new(0));
-        let counted = swaps.clone();
-        let thread = thread::spawn(move || {
-            while !stopped.load(SeqCst) {
-                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-                let swaps = 1 + counted.fetch_add(1, SeqCst);
-                // A moment for the copy, of another length each time.
-                thread::sleep(Duration::from_micros(swaps * 37 % 400));
-            }
-        });
-        Swapper { stop, swaps, thread }
-    }
-
-    fn swaps(&self) -> u64 {
-        self.swaps.load(SeqCst)
-    }
-
-    fn stop(self) {
-        self.stop.store(true, SeqCst);
-        self.thread.join().unwrap();
-    }
 }
 
 /// Many strangers, silent, slow or noisy: the data port stays usable for the transfer.

@@ -52,6 +52,7 @@ mod soaker;
 mod spread;
 mod spread_far;
 mod spread_far_source;
+mod spread_safety;
 mod spread_slurm;
 mod start;
 mod stores;

@@ -47,6 +47,8 @@ const DIRECTORIES_MAX: usize = 64;
 pub struct Disk {
     root: Arc<Folder>,
     path: PathBuf,
+    /// What is done with links on the way to a name; the last name is never followed.
+    links: Links,
     waits: bool,
     directories: Mutex<HashMap<Vec<u8>, Arc<Folder>>>,
     /// The folder in which names were removed last, which was reached through no link.
@@ -81,6 +83,7 @@ impl Disk {
         Ok(Disk {
             root: Arc::new(root),
             path: path.to_path_buf(),
+            links: Links::Beneath,
             waits,
             directories: Mutex::default(),
             cleared: Mutex::default(),
@@ -111,7 +114,7 @@ impl Disk {
         if let Some(folder) = directories.get(directory) {
             return Ok((folder.clone(), name));
         }
-        let folder = Arc::new(self.folder(directory, Links::Beneath)?);
+        let folder = Arc::new(self.folder(directory, self.links)?);
         if directories.len() >= DIRECTORIES_MAX {
             directories.clear();
         }

@@ -26,17 +26,64 @@ pub enum Reach {
     Host,
     /// That, and object stores.
     Stores(Arc<dyn Stores>),
-    /// What is beneath this folder. A path begins there, also one with a slash in front; one with
-    /// too many `..`, and one through a link that leads out, is refused.
-    Beneath(Arc<OwnedFd>),
+    /// What is beneath one folder.
+    Beneath(Beneath),
+}
+
+/// A folder that paths do not leave. A path begins there, also one with a slash in front; one with
+/// too many `..`, and one through a link that leads out, is refused.
+#[derive(Clone, Debug)]
+pub struct Beneath {
+    root: Arc<OwnedFd>,
+    /// How paths name the folder, where they are not relative to it.
+    typed: PathBuf,
+}
+
+impl Beneath {
+    /// A path as it is resolved beneath the root: a leading slash means the root.
+    fn below<'a>(&self, path: &'a Path) -> &'a [u8] {
+        let bytes = path.strip_prefix(&self.typed).unwrap_or(path).as_os_str().as_bytes();
+        let slashes = bytes.iter().take_while(|byte| **byte == b'/').count();
+        &bytes[slashes..]
+    }
+
+    fn open(&self, path: &Path, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
+        open_folder(self.root.as_fd(), self.below(path), flags, links)
+    }
+
+    fn canonical(&self, path: &Path) -> Result<Vec<u8>, Errno> {
+        beneath::canonical(self.root.as_fd(), self.below(path))
+    }
 }
 
 impl Reach {
     /// Only what is beneath this folder, which may be named by a link.
     pub fn beneath(folder: &Path) -> Result<Reach, Fault> {
         rustix::fs::open(folder, OFlags::PATH | FOLDER, Mode::empty())
-            .map(|root| Reach::Beneath(Arc::new(root)))
+            .map(|root| Reach::Beneath(Beneath { root: Arc::new(root), typed: PathBuf::new() }))
             .map_err(|errno| Fault::io("open the directory", folder, &errno.into()))
+    }
+
+    /// Where a path may lead that goes through a [`SPREAD_FOLDER`]: nowhere else than to what is
+    /// beneath the folder that has it, whoever replaces names on the way by links. `None` for any
+    /// other path.
+    pub(crate) fn of_staging(&self, path: &Path) -> Result<Option<Reach>, Fault> {
+        let is_of_spread = |above: &&Path| above.file_name() == Some(OsStr::new(SPREAD_FOLDER));
+        let Some(of_spread) = path.ancestors().filter(is_of_spread).last() else {
+            return Ok(None);
+        };
+        let folder = match of_spread.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::PATH | FOLDER;
+        let root = match self {
+            Reach::Host | Reach::Stores(_) => rustix::fs::open(folder, flags, Mode::empty()),
+            Reach::Beneath(root) => root.open(folder, flags, Links::Beneath),
+        };
+        let root = root.map_err(|errno| fault("open the directory", folder, &errno.into()))?;
+        let typed = of_spread.parent().unwrap_or(Path::new("")).to_path_buf();
+        Ok(Some(Reach::Beneath(Beneath { root: Arc::new(root), typed })))
     }
 
     /// The tree below a folder.
@@ -45,7 +92,7 @@ impl Reach {
             Reach::Host | Reach::Stores(_) => return Disk::open(path),
             Reach::Beneath(root) => root,
         };
-        let open = |flags| open_folder(root.as_fd(), below(path), flags, Links::Beneath);
+        let open = |flags| root.open(path, flags, Links::Beneath);
         Disk::opened(path, open).map_err(|errno| fault("open the directory", path, &errno.into()))
     }
 
@@ -74,7 +121,7 @@ impl Reach {
         match self {
             Reach::Host | Reach::Stores(_) => std::fs::canonicalize(path),
             Reach::Beneath(root) => {
-                let way = beneath::canonical(root.as_fd(), below(path))?;
+                let way = root.canonical(path)?;
                 Ok(Path::new("/").join(OsStr::from_bytes(&way)))
             }
         }
@@ -86,11 +133,14 @@ impl Reach {
             Reach::Host | Reach::Stores(_) => return rustix::fs::stat(path),
             Reach::Beneath(root) => root,
         };
-        let way = beneath::canonical(root.as_fd(), below(path))?;
-        let way = Path::new(OsStr::from_bytes(&way));
-        let (folder, name) = parent_and_name(way).unwrap_or((Path::new(""), OsStr::new(".")));
-        let flags = OFlags::PATH;
-        let folder = open_folder(root.as_fd(), below(folder), flags, Links::Refused)?;
+        let way = root.canonical(path)?;
+        let (folder, name) = match way.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&way[..slash], &way[slash + 1..]),
+            None if way.is_empty() => (&b""[..], &b"."[..]),
+            None => (&b""[..], &way[..]),
+        };
+        let folder = open_folder(root.root.as_fd(), folder, OFlags::PATH, Links::Refused)?;
+        let name = OsStr::from_bytes(name);
         // What has become a link since is taken as that: nothing follows it.
         statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -103,7 +153,7 @@ impl Reach {
                 Reach::Beneath(_) => self.status(path).is_ok(),
             };
         };
-        open_folder(root.as_fd(), below(folder), OFlags::PATH, Links::Beneath)
+        root.open(folder, OFlags::PATH, Links::Beneath)
             .and_then(|folder| statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW))
             .is_ok()
     }
@@ -124,7 +174,7 @@ impl Reach {
         let flags = OFlags::RDONLY | FOLDER;
         let folder = match self {
             Reach::Host | Reach::Stores(_) => rustix::fs::open(path, flags, Mode::empty())?,
-            Reach::Beneath(root) => open_folder(root.as_fd(), below(path), flags, Links::Beneath)?,
+            Reach::Beneath(root) => root.open(path, flags, Links::Beneath)?,
         };
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder)? {
@@ -147,8 +197,7 @@ impl Reach {
             Reach::Beneath(root) => parent_and_name(path)
                 .ok_or(Errno::EXIST)
                 .and_then(|(folder, name)| {
-                    let flags = OFlags::PATH;
-                    let folder = open_folder(root.as_fd(), below(folder), flags, Links::Beneath)?;
+                    let folder = root.open(folder, OFlags::PATH, Links::Beneath)?;
                     mkdirat(&folder, name, Mode::from_raw_mode(mode))
                 })
                 .map_err(io::Error::from),
@@ -160,7 +209,7 @@ impl Reach {
     pub(super) fn file_system(&self) -> Option<StatFs> {
         match self {
             Reach::Host | Reach::Stores(_) => None,
-            Reach::Beneath(root) => rustix::fs::fstatfs(root).ok(),
+            Reach::Beneath(root) => rustix::fs::fstatfs(&root.root).ok(),
         }
     }
 }
@@ -171,17 +220,10 @@ pub fn fault(doing: &str, path: &Path, why: &io::Error) -> Fault {
         return Fault::io(doing, path, why);
     }
     let text = format!(
-        "'{}' leads out of the folder that the far side is limited to: name something beneath it",
+        "'{}' leads out of the folder that this side is limited to: name something beneath it",
         path.display()
     );
     Fault::new(Class::Usage, text)
-}
-
-/// A path as it is resolved beneath a root: a leading slash means the root.
-fn below(path: &Path) -> &[u8] {
-    let bytes = path.as_os_str().as_bytes();
-    let slashes = bytes.iter().take_while(|byte| **byte == b'/').count();
-    &bytes[slashes..]
 }
 
 /// `None` for the root, and for what ends with `..`.
@@ -189,6 +231,9 @@ fn parent_and_name(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
 }
 
+/// What a job of `spread` has at its destination while it runs: staging folders, in which only the
+/// job makes names.
+pub const SPREAD_FOLDER: &str = ".datapump-spread";
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Puts the ranges of a large file together, by the file system itself where it can, without the
 //! bytes passing here.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
 
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{OFlags, Timespec, Timestamps};
 
-use super::{DestinationFolder, FileLook, Reply, Spot};
+use super::here::Here;
+use super::{FileLook, Reply, Spot};
 use base::fault::{Class, Fault};
 use base::units::Nanos;
 use mover::io::clock;
@@ -16,30 +16,26 @@ use mover::io::clock;
 /// Goes on at this byte of the file for about a second. The same bytes go to the same place however
 /// often it is asked for.
 pub(super) fn join(
-    place: &DestinationFolder,
+    here: &mut Here,
     parts: &[u32],
     staged: &Spot,
     mut at: u64,
 ) -> Result<Reply, Fault> {
-    let staged = place.path(staged);
-    let write = |why: io::Error| Fault::write("write", &staged, &why);
-    let mut options = OpenOptions::new();
-    // It may be there from a call whose answer was lost.
-    options.write(true).create(at == 0).truncate(at == 0).mode(0o600);
-    let to = options.open(&staged).map_err(write)?;
+    let path = here.place().path(staged);
+    let write = |why: io::Error| Fault::write("write", &path, &why);
+    let to = match at {
+        0 => here.create(staged)?,
+        _ => here.open(staged, OFlags::WRONLY).map_err(|why| write(why.into()))?.into(),
+    };
     let until = clock::now().after(JOINS_FOR);
     let mut begins = 0;
     for part in parts {
-        let part = place.path(&Spot::Part(*part));
+        let spot = Spot::Part(*part);
+        let part = here.place().path(&spot);
         let read = |why: io::Error| Fault::io("read", &part, &why);
-        let len = part.metadata().map_err(read)?.len();
-        let from = match begins + len > at {
-            true => File::open(&part).map_err(read)?,
-            false => {
-                begins += len;
-                continue;
-            }
-        };
+        let from = here.open(&spot, OFlags::RDONLY).map_err(|why| read(why.into()))?;
+        let from = File::from(from);
+        let len = from.metadata().map_err(read)?.len();
         while at < begins + len {
             let (mut from_at, mut to_at) = (at - begins, at);
             let most = (len - from_at).min(COPIED_AT_ONCE) as usize;
@@ -60,11 +56,18 @@ pub(super) fn join(
 }
 
 /// A file that has all of its bytes gets its mode and time, and is synced.
-pub(super) fn complete(staged: &Path, size: u64, look: Option<FileLook>) -> Result<(), Fault> {
-    let write = |why: io::Error| Fault::write("write", staged, &why);
-    let file = OpenOptions::new().write(true).open(staged).map_err(write)?;
+pub(super) fn complete(
+    here: &mut Here,
+    staged: &Spot,
+    size: u64,
+    look: Option<FileLook>,
+) -> Result<(), Fault> {
+    let path = here.place().path(staged);
+    let write = |why: io::Error| Fault::write("write", &path, &why);
+    let file = here.open(staged, OFlags::WRONLY).map_err(|why| write(why.into()))?;
+    let file = File::from(file);
     if file.metadata().map_err(write)?.len() != size {
-        return Err(Fault::new(Class::Corrupt, format!("'{}' lacks a range", staged.display())));
+        return Err(Fault::new(Class::Corrupt, format!("'{}' lacks a range", path.display())));
     }
     if let Some(FileLook { mode, mtime_s, mtime_ns }) = look {
         file.set_permissions(Permissions::from_mode(mode & 0o777)).map_err(write)?;

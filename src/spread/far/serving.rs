@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spread::destination::{DestinationFolder, Reply, Step, here};
+use crate::spread::destination::here::Here;
+use crate::spread::destination::{DestinationFolder, Reply, Step};
 use crate::spread::source::{Question, Told, answer};
 use base::fault::{Class, Fault};
 
@@ -88,11 +89,15 @@ fn locked<'a, 'b>(output: &'a Mutex<Output<'b>>) -> MutexGuard<'a, Output<'b>> {
 }
 
 fn answer_all(input: &mut dyn BufRead, output: &Mutex<Output<'_>>) -> io::Result<()> {
+    // The destination stays open from step to step.
+    let mut here: Option<Here> = None;
     while let Some(line) = line(input)? {
         locked(output).is_busy = true;
         let done = match serde_json::from_slice::<Asked>(&line) {
             Ok(Asked::Step { place, step }) => {
-                here::carry_out(&place, &step).map(|reply| Some(Response::Reply(reply)))
+                let same = here.take().filter(|here| *here.place() == place);
+                let here = here.insert(same.unwrap_or_else(|| Here::new(place)));
+                here.carry_out(&step).map(|reply| Some(Response::Reply(reply)))
             }
             Ok(Asked::Source(question)) => {
                 let mut tell =

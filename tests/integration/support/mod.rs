@@ -17,6 +17,7 @@ pub(crate) mod recorded;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod speaker;
+pub(crate) mod swapper;
 pub(crate) mod torture;
 pub(crate) mod wan;
 

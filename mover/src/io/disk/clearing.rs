@@ -92,8 +92,7 @@ impl Disk {
         let is_way = matches!(kind, StatusKind::Directory | StatusKind::Link);
         if is_way {
             // Paths that were resolved through it lead elsewhere from now on.
-            self.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            *self.cleared.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            self.forget_folders();
         }
         let before = rustix::fs::fstat(&folder)?;
         let remove = || take(&folder, OsStr::from_bytes(name));

@@ -1,8 +1,12 @@
 //! Opens names in their folder: through no link at the end, and without a trace where only we use
 //! them.
 
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::PoisonError;
 
+use crate::io::beneath::{self, Links};
 use crate::io::call::Call;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{is_ours_alone, status_from, timestamps};
@@ -13,6 +17,24 @@ use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 impl Disk {
+    /// The same tree, in which no name is reached through a symbolic link.
+    pub fn through_no_link(self) -> Disk {
+        Disk { links: Links::Refused, ..self }
+    }
+
+    /// The tree below a folder of this one, with the same rule on links.
+    pub fn below(&self, path: &[u8]) -> Result<Disk, Errno> {
+        let opened = |flags| beneath::open_folder(self.root.as_fd(), path, flags, Links::Refused);
+        let below = Disk::opened(&self.path.join(OsStr::from_bytes(path)), opened)?;
+        Ok(Disk { links: self.links, ..below })
+    }
+
+    /// From now on every folder is found by its name again, whatever has become of it.
+    pub fn forget_folders(&self) {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.cleared.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Does something with a name and restores the times of its directory: files that only we use
     /// leave no trace.
     pub(super) fn unseen<T>(&self, path: &[u8], work: impl FnOnce() -> T) -> T {

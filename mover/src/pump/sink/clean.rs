@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::io::beneath::{self, Links};
+use crate::io::reach::SPREAD_FOLDER;
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Cleaning};
 
@@ -296,11 +297,13 @@ fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or(OsStr::new(""))
 }
 
-/// True for a path whose last name only datapump gives: `.datapump-<8 hex>-<1 to 16 of
-/// 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and nothing else.
+/// True for a path whose last name only datapump gives, `.datapump-<8 hex>-<1 to 16 of
+/// 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and for what a job of `spread` has at its
+/// destination: `.datapump-spread`, with all that is in it.
 pub fn is_ours(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     kind_of(name).is_some()
+        || path.split(|byte| *byte == b'/').any(|name| name == SPREAD_FOLDER.as_bytes())
 }
 
 /// True for a path whose last name is that of a part with this tag.
@@ -352,6 +355,16 @@ mod tests {
         ];
         for (name, expect) in cases {
             assert_eq!(kind_of(name.as_bytes()).is_some(), expect, "{name}");
+        }
+        for (path, expect) in [
+            (".datapump-spread", true),
+            ("a/.datapump-spread/b/c", true),
+            ("a/.datapump-0123abcd-7.part", true),
+            (".datapump-0123abcd-7.part/a", false),
+            (".datapump-spread-1/a", false),
+            ("a.datapump-spread", false),
+        ] {
+            assert_eq!(is_ours(path.as_bytes()), expect, "{path}");
         }
     }
 

@@ -80,6 +80,8 @@ impl Target {
     ) -> Result<Target, Fault> {
         OwnerMap::of(settings)?; // its faults come before anything is made
         let Location::Path(path) = location else { return Target::open(location, origin, reach) };
+        let of_staging = reach.of_staging(path)?;
+        let reach = of_staging.as_ref().unwrap_or(reach);
         let (above, is_there) = (parent_of(path), reach.is_there(path));
         let lacks_above = !is_there && is_missing(above, reach);
         if lacks_above && !settings.mkpath {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use self::hard_links::HardLinks;
+use self::hard_links::{HardLinks, NamesOfFile};
 use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
 use self::naming::NamesTold;
@@ -77,6 +77,7 @@ pub struct Sources {
     select: Select,
     limits: Limits,
     sums: Sums,
+    names_of_file: NamesOfFile,
     listed: Option<Listed>,
     reach: Reach,
 }
@@ -173,8 +174,21 @@ impl Sources {
         let endless = matches!(&roots[..], [Root::Made(entry)] if entry.kind == EntryKind::Pipe);
         let select = Select::new(&[])?;
         let origin = Origin { single, endless };
-        let (limits, reach) = (Limits::default(), reach.clone());
-        Ok(Sources { roots, origin, select, limits, sums: Sums::None, listed: None, reach })
+        Ok(Sources {
+            roots,
+            origin,
+            select,
+            limits: Limits::default(),
+            sums: Sums::None,
+            names_of_file: NamesOfFile::Joined,
+            listed: None,
+            reach: reach.clone(),
+        })
+    }
+
+    /// Each name of a file that has several is offered as a file of its own.
+    pub fn with_names_apart(self) -> Sources {
+        Sources { names_of_file: NamesOfFile::Apart, ..self }
     }
 
     /// Checks the one folder below which a list names what is copied.
@@ -235,14 +249,14 @@ impl Sources {
 
     /// Walks everything; `tell` returns false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(WalkEvent) -> bool) {
-        let Sources { roots, select, limits, sums, listed, reach, .. } = self;
+        let Sources { roots, select, limits, sums, names_of_file, listed, reach, .. } = self;
         let mut batch = Offers {
             settings,
             reach,
             found: Vec::new(),
             bytes: 0,
             number: 0,
-            twins: HardLinks::default(),
+            twins: HardLinks::new(names_of_file),
             everything: None,
             buffer: Buffer::default(),
             tell,

@@ -4,10 +4,20 @@ use std::collections::BTreeMap;
 
 use crate::pump::source::walk::listing::Meta;
 
+/// What a further name of a file is offered as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamesOfFile {
+    /// As another name of that file.
+    Joined,
+    /// As a file of its own.
+    Apart,
+}
+
 /// Files with several names, until all of these have been seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HardLinks {
     seen: BTreeMap<(u64, u64), Twin>,
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -19,6 +29,14 @@ struct Twin {
 }
 
 impl HardLinks {
+    pub(super) fn new(names: NamesOfFile) -> HardLinks {
+        let most = match names {
+            NamesOfFile::Joined => TWINS_MAX,
+            NamesOfFile::Apart => 0,
+        };
+        HardLinks { seen: BTreeMap::new(), most }
+    }
+
     /// The first name of the same file, if it was seen; else this one is stored.
     pub(super) fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
         if meta.names() < 2 {
@@ -26,7 +44,7 @@ impl HardLinks {
         }
         let inode = meta.inode();
         let Some(twin) = self.seen.get_mut(&inode) else {
-            if self.seen.len() < TWINS_MAX {
+            if self.seen.len() < self.most {
                 let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
                 self.seen.insert(inode, twin);
             }
