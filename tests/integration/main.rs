@@ -35,6 +35,7 @@ mod no_room;
 mod owners;
 mod path;
 mod paths;
+mod patterns;
 mod pauses;
 mod prediction;
 mod proxy;

@@ -22,6 +22,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("procps", "ps"),
     ("diffutils", "cmp"),
     ("b3sum", "b3sum"),
+    ("xxhash", "xxhsum"),
+    ("git", "git"),
     ("attr", "getfattr"),
     ("acl", "setfacl"),
     ("util-linux", "setpriv"),

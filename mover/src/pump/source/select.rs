@@ -4,15 +4,18 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use globset::{Candidate, GlobSet, GlobSetBuilder};
 
+use super::gitignore::Rule;
 use base::fault::Fault;
 use base::limits::PATTERN_BYTES_MAX;
 
 /// The rules of one transfer. A pure value: it knows names, not files.
-#[derive(Clone, Debug)]
-pub(crate) struct Select {
-    rules: Option<Gitignore>,
+#[derive(Clone, Debug, Default)]
+pub struct Select {
+    globs: GlobSet,
+    /// In the order of the globs.
+    rules: Vec<Rule>,
 }
 
 /// The kind of a name, as far as rules depend on it.
@@ -24,31 +27,34 @@ pub enum Shape {
 
 impl Select {
     /// `lines` as they are sent: what matches is left out; after a `!` it is kept.
-    pub(crate) fn new(lines: &[String]) -> Result<Select, Fault> {
-        if lines.is_empty() {
-            return Ok(Select { rules: None });
-        }
+    pub fn new(lines: &[String]) -> Result<Select, Fault> {
         let wrong = |line: &str, why: String| Fault::usage(format!("the pattern '{line}': {why}"));
-        let mut builder = builder();
+        let mut globs = GlobSetBuilder::new();
+        let mut rules = Vec::with_capacity(lines.len());
         for line in lines {
-            check(line).map_err(|why| wrong(line, why))?;
-            builder.add_line(None, line).map_err(|why| wrong(line, why.to_string()))?;
+            let rule = check(line).map_err(|why| wrong(line, why))?;
+            globs.add(rule.glob.clone());
+            rules.push(rule);
         }
-        let rules = builder.build().map_err(|why| wrong(&lines.join(" "), why.to_string()))?;
-        Ok(Select { rules: Some(rules) })
+        let globs = globs.build().map_err(|why| wrong(&lines.join(" "), why.to_string()))?;
+        Ok(Select { globs, rules })
     }
 
     /// Whether the rules leave out this path below the root of the source. Paths below a folder
     /// that is left out are never checked.
-    pub(crate) fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
-        self.rules.as_ref().is_some_and(|rules| {
-            let path = Path::new(OsStr::from_bytes(path));
-            rules.matched(path, shape == Shape::Folder).is_ignore()
-        })
+    pub fn leaves_out(&self, path: &[u8], shape: Shape) -> bool {
+        if self.rules.is_empty() {
+            return false;
+        }
+        let path = Candidate::new(Path::new(OsStr::from_bytes(path)));
+        let matching = self.globs.matches_candidate(&path).into_iter().rev();
+        let mut rules = matching.map(|number| &self.rules[number]);
+        let last = rules.find(|rule| !rule.only_folders || shape == Shape::Folder);
+        last.is_some_and(|rule| !rule.keeps)
     }
 
     /// The same for a name from a list, whose parent folders were not checked.
-    pub(crate) fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
+    pub fn leaves_out_with_parents(&self, path: &[u8], shape: Shape) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let mut folders = slashes.map(|(at, _)| &path[..at]);
         folders.any(|folder| self.leaves_out(folder, Shape::Folder)) || self.leaves_out(path, shape)
@@ -57,21 +63,14 @@ impl Select {
 
 /// Whether a pattern can be read, as it was typed. The error says what to type instead.
 pub fn check_pattern(pattern: &str) -> Result<(), String> {
-    check(pattern)?;
+    check(pattern).map(drop)?;
     if pattern.starts_with('!') {
         return Err("a '!' is what --include is for; write \\! for a name that begins so".into());
     }
     Ok(())
 }
 
-/// An unclosed bracket is an error here, not a literal bracket.
-fn builder() -> GitignoreBuilder {
-    let mut builder = GitignoreBuilder::new("");
-    builder.allow_unclosed_class(false);
-    builder
-}
-
-fn check(line: &str) -> Result<(), String> {
+fn check(line: &str) -> Result<Rule, String> {
     let plain = line.strip_prefix('!').unwrap_or(line);
     if plain.trim().is_empty() || plain == "/" {
         return Err("write a name or a pattern such as '*.o' or '/build/'".into());
@@ -82,10 +81,16 @@ fn check(line: &str) -> Result<(), String> {
     if plain.starts_with('#') {
         return Err("a '#' begins a comment; write \\# for a name that begins so".into());
     }
-    builder().add_line(None, line).map(|_| ()).map_err(|why| {
-        let text = why.to_string();
-        text.rsplit_once("': ").map_or(text.clone(), |(_, reason)| reason.to_string())
-    })
+    let path = plain.strip_prefix('/').unwrap_or(plain);
+    if path.starts_with("./") || path.starts_with("../") {
+        return Err(
+            "names are below the source: leave './' out, or begin with '/' for its top".into()
+        );
+    }
+    if path.contains("//") || path.starts_with('/') {
+        return Err("no name has two slashes in a row: write one".into());
+    }
+    Rule::parse(line)
 }
 
 #[cfg(test)]
@@ -135,12 +140,15 @@ mod tests {
 
     #[test]
     fn wrong_patterns_are_told() {
-        for line in ["", " ", "!", "/", "a[", "#a", "{a"] {
+        for line in [
+            "", " ", "!", "/", "a[", "#a", "./a", "!./a", "/../a", "a//b", "a ", "/ ", "//a",
+            "a//", "a\\",
+        ] {
             assert!(check_pattern(line).is_err(), "{line}");
             assert!(Select::new(&[line.into()]).is_err(), "{line}");
         }
         assert!(check_pattern("!a").is_err());
-        for line in ["a", "*.o", "\\!a", "a b", "[ab]"] {
+        for line in ["a", "*.o", "\\!a", "a b", "a\\ ", "[ab]", "{a", ".a", "..a"] {
             assert_eq!(check_pattern(line), Ok(()), "{line}");
         }
     }
