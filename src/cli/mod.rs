@@ -226,7 +226,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         }
         None => Phase::Finding,
     };
-    let receipt = receipt.as_ref().map(|it| Receipt::create(&it.path, it.overwrite)).transpose();
+    let receipt = receipt_of(receipt.as_ref(), job).transpose();
     let read_ahead = read_ahead(job, recording);
     let stores = Arc::new(S3::new(stores.clone()));
     let (result, mut collected) = match receipt {
@@ -265,6 +265,10 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         conclusion.explained_at_store(&console, at_store, *explain)
     });
     conclude_with(&console, conclusion, collected, |code| watched_by.ended(&console, code))
+}
+
+fn receipt_of(order: Option<&order::ReceiptOrder>, job: &Job) -> Option<Result<Receipt, Fault>> {
+    order.map(|it| Receipt::create(&it.path, job.settings.digest_also, it.overwrite))
 }
 
 /// A destination that is a new file here and is called like a host that ssh knows.
@@ -397,17 +401,17 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool
     }
 }
 
-fn read_again(found: &Verified, elapsed: Nanos) -> Conclusion {
+fn read_again(found: &Verified, kinds: Vec<&'static str>, elapsed: Nanos) -> Conclusion {
     let worst = found.worst();
     let bad = found.differing + found.missing + found.unreadable;
     let do_not = if bad == 1 { "does not" } else { "do not" };
     let end = json::end(worst, None);
     Conclusion {
-        summary: files::verified(found, elapsed),
+        summary: files::verified(found, &kinds, elapsed),
         run: None,
         trouble: worst
             .map(|class| (class, format!("{} {do_not} match the receipt", count(bad, "file")))),
-        end: EndEvent { verified: Some(json::found(found, elapsed)), ..end },
+        end: EndEvent { verified: Some(json::found(found, kinds, elapsed)), ..end },
     }
 }
 

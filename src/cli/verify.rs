@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::console::Console;
 use super::endpoint::{EndArg, Role};
-use super::options::moving;
 use super::order::{Show, stores_of};
 use super::progress::Collected;
 use super::typed::Typed;
@@ -17,9 +16,9 @@ use super::words::quote;
 use super::{conclude, read_again, start, watched};
 use analysis::report::live::Phase;
 use base::fault::Fault;
-use base::job::{Location, ObjectUrl};
+use base::job::{Location, ObjectUrl, Verified};
 use mover::io::store::Stores;
-use mover::receipt::{self, Algorithm, Root};
+use mover::receipt::{self, DigestOfList, Root};
 use s3::S3;
 use tempfile::NamedTempFile;
 
@@ -28,8 +27,6 @@ pub(crate) struct VerifyArgs {
     manifest: PathBuf,
     place: VerifyTarget,
     stores: s3::Options,
-    /// What lines without a tag have.
-    plain: Option<Algorithm>,
     /// The root as it was typed.
     shown: String,
     show: Show,
@@ -43,7 +40,6 @@ impl VerifyArgs {
             manifest: PathBuf::from(typed.word("MANIFEST").unwrap_or_default()),
             place: place(&path)?,
             stores: stores_of(typed)?,
-            plain: typed.maybe(&moving::ALGORITHM)?,
             shown: path.to_string_lossy().into_owned(),
             show: Show::of(typed)?,
         })
@@ -105,7 +101,7 @@ fn of_stdin() -> Result<NamedTempFile, Fault> {
 }
 
 pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
-    let VerifyArgs { manifest, place, stores, plain, shown, show } = args;
+    let VerifyArgs { manifest, place, stores, shown, show } = args;
     let console = Arc::new(Console::new(*show, started));
     let receipt = manifest.to_string_lossy().into_owned();
     let kept = match receipt.as_str() {
@@ -121,10 +117,14 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let (result, collected) = watched(&console, Phase::Finding, None, None, |watch| {
         let root = root(place, stores)?;
-        receipt::verify(manifest, &root, *plain, threads, watch)
+        receipt::verify(manifest, &root, threads, watch)
     });
     let elapsed = started.elapsed().into();
-    conclude(&console, result.map(|found| read_again(&found, elapsed)), collected)
+    let tell = |(found, kinds): (Verified, Vec<DigestOfList>)| {
+        let kinds = kinds.into_iter().map(DigestOfList::tag).collect();
+        read_again(&found, kinds, elapsed)
+    };
+    conclude(&console, result.map(tell), collected)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::folder::{JobFolder, Part, damaged};
 use super::planning::each_folder;
 use super::records::{Control, Failed, ReceiptLine, ShardDone, bytes_of, text_of};
 use analysis::shards::{Held, names};
-use base::extra::ExtraSums;
+use base::extra::{ExtraDigests, ExtraSums};
 use base::fault::{Class, Fault};
 use base::settings::Overwrite;
 use mover::receipt::Receipt;
@@ -104,7 +104,8 @@ pub(super) fn merge_receipts(folder: &JobFolder, folders: Vec<Failed>) -> Result
     let untold = plan.failed.saturating_sub(plan.unplanned.len() as u64);
     plan.unplanned.into_iter().chain(folders).for_each(|failed| totals.fail(failed));
     totals.failed += untold;
-    let mut receipt = Receipt::create(&receipt_path(folder.path()), Overwrite::Always)?;
+    let mut receipt =
+        Receipt::create(&receipt_path(folder.path()), ExtraDigests::NONE, Overwrite::Always)?;
     let done = folder.done()?.into_iter().map(|(held, _)| held);
     // A shard counts once, with its last attempt.
     let done: BTreeMap<u32, Held> =

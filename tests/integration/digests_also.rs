@@ -36,6 +36,15 @@ fn check(receipt: &Path, root: &Path, attributes: bool) {
     assert_eq!(text.trim(), "1000 files, 4000 digests");
 }
 
+/// The lists of a receipt as one, `NAME.all`.
+fn join_lists(receipt: &Path) {
+    let name = |kind: &str| {
+        receipt.with_file_name(format!("{}.{kind}", receipt.file_name().unwrap().to_str().unwrap()))
+    };
+    let lists = ["adler32", "crc32c", "md5", "sha256"].map(|kind| fs::read(name(kind)).unwrap());
+    fs::write(name("all"), lists.concat()).unwrap();
+}
+
 /// By zlib and hashlib, CRC-32C by its definition, XRootD's attribute by its layout.
 const PYTHON: &str = r#"
 import hashlib, os, re, struct, sys, zlib
@@ -90,39 +99,37 @@ fn a_thousand_files_have_the_digests_that_others_compute() {
         let options = format!("--request-size 64K --manifest @/sums{number} {ALL}");
         scene.succeed(&format!("copy -r {from}/ {to} {options}"));
         let target = to.trim_start_matches("far:").trim_start_matches("@/");
-        check(&scene.path(format!("sums{number}")), &scene.path(target), true);
+        join_lists(&scene.path(format!("sums{number}")));
+        check(&scene.path(format!("sums{number}.all")), &scene.path(target), true);
         let mode = fs::metadata(scene.path(format!("{target}/d/1"))).unwrap().permissions();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o444);
     });
-    // Other programs read the receipt, and this one reads theirs.
-    for program in ["md5sum", "sha256sum"] {
-        // sha256sum would take a line of BLAKE3 for one of its own.
-        let tag = if program == "md5sum" { "MD5 (" } else { "SHA256 (" };
-        let receipt = fs::read_to_string(scene.path("sums0")).unwrap();
-        let lines = receipt.lines().filter(|line| line.trim_start_matches('\\').starts_with(tag));
-        let lines: Vec<&str> = lines.collect();
-        fs::write(scene.path("ours"), lines.join("\n") + "\n").unwrap();
-        let mut other = Command::new(need(program, "coreutils"));
-        other.args(["--check", "--quiet", "--strict"]).arg(scene.path("ours"));
+    // Other programs read the receipt and the lists beside it, and this one reads theirs.
+    let lists = [("b3sum", "sums0"), ("md5sum", "sums0.md5"), ("sha256sum", "sums0.sha256")];
+    for (program, list) in lists {
+        let mut other =
+            Command::new(need(program, if program == "b3sum" { program } else { "coreutils" }));
+        other.args(["--check", "--quiet"]).arg(scene.path(list));
         let ran = other.current_dir(scene.path("here")).output().unwrap();
         assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
-        for (options, ours) in [
-            (&[][..], if program == "md5sum" { "" } else { "--algorithm sha256" }),
-            (&["--tag"], ""),
-            (
-                &["--binary"],
-                if program == "md5sum" { "--algorithm md5" } else { "--algorithm sha256" },
-            ),
-        ] {
-            let mut other = Command::new(need(program, "coreutils"));
-            let names = ["d/0", "d/1", "d/2", "d/7new\nline\\"];
-            let ran = other.args(options).args(names).current_dir(scene.path("here")).output();
+    }
+    let names = ["d/0", "d/1", "d/2", "d/7new\nline\\"];
+    let md5 = ("md5sum", &[&[][..], &["--tag"], &["--binary"]][..], "MD5");
+    let sha256 = ("sha256sum", &[&[][..], &["--tag"], &["--binary"]][..], "SHA256");
+    let xxh =
+        ("xxhsum", &[&["-H0"][..], &["-H1"], &["-H2"], &["-H3"], &["-H2", "--tag"]][..], "XXH");
+    for (program, all_options, kind) in [md5, sha256, xxh] {
+        for options in all_options {
+            let package = if program == "xxhsum" { "xxhash" } else { "coreutils" };
+            let mut other = Command::new(need(program, package));
+            // xxhsum does not escape names.
+            let names = if program == "xxhsum" { &names[..3] } else { &names };
+            let ran = other.args(*options).args(names).current_dir(scene.path("here")).output();
             fs::write(scene.path("theirs"), ran.unwrap().stdout).unwrap();
-            let ran = scene.succeed(&format!("verify @/theirs @/here {ours}"));
-            assert!(
-                ran.stdout_text().contains("all 4 files match"),
-                "{program} {options:?}: {ran}"
-            );
+            let ran = scene.succeed("verify @/theirs @/here").stdout_text();
+            let all = format!("all {} files match", names.len());
+            let by = format!(" by {kind}");
+            assert!(ran.contains(&all) && ran.contains(&by), "{program} {options:?}: {ran}");
         }
     }
     scene.succeed("verify @/sums0 @/here");
@@ -146,7 +153,8 @@ fn objects_have_tags() {
         file_of(&scene.path("a"), size, size);
         let options = format!("--manifest @/sums --overwrite always {ALL}");
         gateway.succeed(&scene, &format!("copy @/a s3:/{name} {options}"));
-        let receipt = fs::read_to_string(scene.path("sums")).unwrap();
+        join_lists(&scene.path("sums"));
+        let receipt = fs::read_to_string(scene.path("sums.all")).unwrap();
         let object = gateway.object(name);
         let tags = attributes(&object);
         let mut found = 0;

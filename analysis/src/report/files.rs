@@ -24,10 +24,11 @@ pub enum Direction {
     ToHere,
 }
 
-/// The summary of `verify`.
-pub fn verified(found: &Verified, elapsed: Nanos) -> String {
+/// The summary of `verify`, with the kinds of digests that files had.
+pub fn verified(found: &Verified, kinds: &[&str], elapsed: Nanos) -> String {
     let rate = Rate::of(found.bytes, elapsed);
-    let read = format!("{} read in {elapsed}: {rate}", Bytes(found.bytes));
+    let by = if kinds.is_empty() { String::new() } else { format!(" by {}", kinds.join(", ")) };
+    let read = format!("{} read in {elapsed}{by}: {rate}", Bytes(found.bytes));
     if found.worst().is_none() {
         return format!("{}; {read}\n", all_match(found.files));
     }
@@ -119,17 +120,19 @@ mod tests {
         let cases = [
             (
                 well,
-                "all 3 files match the receipt; 1 GiB read in 1.00 s: \
+                &["SHA256"][..],
+                "all 3 files match the receipt; 1 GiB read in 1.00 s by SHA256: \
                  1074 MB/s (8.59 Gbit/s)\n",
             ),
             (
                 Verified { differing: 1, unreadable: 2, ..well },
+                &[],
                 "1 differing, 2 unreadable, 3 matching; 1 GiB read in 1.00 s: \
                  1074 MB/s (8.59 Gbit/s)\n",
             ),
         ];
-        for (found, expect) in cases {
-            assert_eq!(verified(&found, second), expect);
+        for (found, kinds, expect) in cases {
+            assert_eq!(verified(&found, kinds, second), expect);
         }
     }
 

@@ -165,6 +165,8 @@ pub struct Found {
     differing: u64,
     missing: u64,
     unreadable: u64,
+    /// Which kinds of digests files had.
+    digests: Vec<&'static str>,
     elapsed_s: f64,
 }
 
@@ -283,8 +285,9 @@ pub fn end_of_copy(class: Option<Class>, record: Record) -> EndEvent {
     EndEvent { record: Some(Box::new(record)), cpu_ns_per_byte: cost, ..end(class, None) }
 }
 
-pub fn found(verified: &Verified, elapsed: Nanos) -> Found {
+pub fn found(verified: &Verified, digests: Vec<&'static str>, elapsed: Nanos) -> Found {
     Found {
+        digests,
         files: verified.files,
         bytes: verified.bytes,
         differing: verified.differing,

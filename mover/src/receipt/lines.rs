@@ -6,91 +6,22 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::work::digest::{Whole, to_hex};
-use crate::work::extra::Running;
-use base::extra::{ExtraDigest, ExtraDigests};
+use super::kind::DigestOfList;
+use base::extra::ExtraDigest;
 use base::fault::Fault;
-use base::settings::DigestKind;
 
-/// The digest that a line has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    Main(DigestKind),
-    Extra(ExtraDigest),
-}
-
-impl Algorithm {
-    /// What a line without a tag may have, by the name of the algorithm.
-    pub const NAMES: [&str; 5] = ["blake3", "adler32", "crc32c", "md5", "sha256"];
-
-    pub fn parse(name: &str) -> Option<Algorithm> {
-        match name {
-            "blake3" => Some(Algorithm::Main(DigestKind::Blake3)),
-            name => ExtraDigest::parse(name).map(Algorithm::Extra),
-        }
-    }
-
-    fn tag(self) -> &'static str {
-        match self {
-            Algorithm::Main(_) => "BLAKE3",
-            Algorithm::Extra(kind) => kind.tag(),
-        }
-    }
-
-    fn hex_len(self) -> usize {
-        match self {
-            Algorithm::Main(DigestKind::Crc64) => 16,
-            Algorithm::Main(_) => 64,
-            Algorithm::Extra(kind) => 2 * kind.bytes(),
-        }
-    }
-}
-
-/// Digests of one file, as all of its lines have them, and a path that stays inside.
+/// What the lines say of one file, and a path that stays inside.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub path: OsString,
-    pub digests: Vec<(Algorithm, String)>,
+    pub digests: Vec<ListedDigest>,
 }
 
-/// The digests of bytes that are read once, in their order.
-pub(super) struct Digests {
-    blake3: Option<Whole>,
-    crc64: Option<Whole>,
-    extra: Running,
-}
-
-impl Digests {
-    pub(super) fn of(entry: &Entry) -> Digests {
-        let has = |kind| entry.digests.iter().any(|(algorithm, _)| *algorithm == kind);
-        let main = |kind| has(Algorithm::Main(kind)).then(|| Whole::new(kind));
-        let extra = entry.digests.iter().filter_map(|(algorithm, _)| match algorithm {
-            Algorithm::Extra(kind) => Some(*kind),
-            Algorithm::Main(_) => None,
-        });
-        Digests {
-            blake3: main(DigestKind::Blake3),
-            crc64: main(DigestKind::Crc64),
-            extra: Running::new(ExtraDigests::of(extra)),
-        }
-    }
-
-    pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.blake3.iter_mut().chain(&mut self.crc64).for_each(|digest| digest.update(bytes));
-        self.extra.update(bytes);
-    }
-
-    /// True where all that the lines say is so.
-    pub(super) fn match_all(self, entry: &Entry) -> bool {
-        let mut found: Vec<(Algorithm, String)> = Vec::new();
-        for (kind, whole) in [(DigestKind::Blake3, self.blake3), (DigestKind::Crc64, self.crc64)] {
-            let hex = whole.map(|whole| to_hex(kind, &whole.finish()));
-            found.extend(hex.map(|hex| (Algorithm::Main(kind), hex)));
-        }
-        let extra = self.extra.finish().hex();
-        found.extend(extra.into_iter().map(|(kind, hex)| (Algorithm::Extra(kind), hex)));
-        entry.digests.iter().all(|digest| found.contains(digest))
-    }
+/// A digest as a line has it, and the kinds that it may be of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListedDigest {
+    pub kinds: Vec<DigestOfList>,
+    pub hex: String,
 }
 
 /// The files of a receipt, one at a time: a receipt of a million files is never in memory.
@@ -98,7 +29,7 @@ pub(super) struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
     number: u64,
-    plain: Option<Algorithm>,
+    form: Form,
     /// The first line of the next file.
     ahead: Option<Line>,
 }
@@ -106,15 +37,28 @@ pub(super) struct Lines {
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     path: OsString,
-    digest: (Algorithm, String),
+    digest: ListedDigest,
+}
+
+/// How paths are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// As coreutils and b3sum do it: a backslash before a line says that its path has escapes.
+    Coreutils,
+    /// In a manifest of BagIt (RFC 8493, 2.1.3): line ends and percent signs are `%0A`, `%0D`,
+    /// `%25`, and any blanks stand before the path.
+    BagIt,
 }
 
 impl Lines {
-    /// `plain` is what lines without a tag have, where their length does not say it.
-    pub(super) fn open(path: &Path, plain: Option<Algorithm>) -> Result<Lines, Fault> {
+    pub(super) fn open(path: &Path) -> Result<Lines, Fault> {
         let file = File::open(path).map_err(|why| Fault::io("open", path, &why))?;
+        let form = match path.with_file_name("bagit.txt").is_file() {
+            true => Form::BagIt,
+            false => Form::Coreutils,
+        };
         let (path, reader) = (path.to_path_buf(), BufReader::new(file));
-        Ok(Lines { path, reader, number: 0, plain, ahead: None })
+        Ok(Lines { path, reader, number: 0, form, ahead: None })
     }
 
     /// The next file, with all lines about it that follow one another; `Ok(None)` at the end.
@@ -152,7 +96,7 @@ impl Lines {
             if line.is_empty() {
                 continue;
             }
-            return match parse(line, self.plain) {
+            return match parse(line, self.form) {
                 Ok(line) => Ok(Some(line)),
                 Err(why) => Err(Fault::usage(format!(
                     "'{}' is no receipt: line {}: {why}",
@@ -192,55 +136,94 @@ fn escaped(path: &[u8], before: &[u8], after: &[u8]) -> Vec<u8> {
     line
 }
 
-fn parse(line: &[u8], plain: Option<Algorithm>) -> Result<Line, &'static str> {
+fn parse(line: &[u8], form: Form) -> Result<Line, &'static str> {
     let (is_escaped, line) = match line.strip_prefix(b"\\") {
         Some(rest) => (true, rest),
         None => (false, line),
     };
-    let (algorithm, hex, path) = match of_tag(line) {
+    let (kinds, hex, path) = match of_tag(line) {
         Some(parts) => parts,
-        None => of_plain(line, plain)?,
+        None => of_plain(line, form)?,
     };
-    if hex.len() != algorithm.hex_len() || !hex.iter().all(u8::is_ascii_hexdigit) {
+    if !hex.iter().all(u8::is_ascii_hexdigit) {
         return Err(NO_DIGEST);
     }
-    let path = if is_escaped { unescape(path)? } else { path.to_vec() };
-    let path = stays_inside(OsString::from_vec(path))?;
-    let hex = hex.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect();
-    Ok(Line { path, digest: (algorithm, hex) })
+    let path = match form {
+        Form::BagIt => of_bag(path),
+        Form::Coreutils if is_escaped => unescape(path)?,
+        Form::Coreutils => path.to_vec(),
+    };
+    let path = stays_inside(path)?;
+    let hex: String = hex.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect();
+    // Adler-32 is a number to xrdcp, which leaves its zeros out.
+    let digits = kinds.first().map_or(0, |kind| kind.digits());
+    Ok(Line { path, digest: ListedDigest { hex: format!("{hex:0>digits$}"), kinds } })
 }
 
-type Parts<'a> = (Algorithm, &'a [u8], &'a [u8]);
+type Parts<'a> = (Vec<DigestOfList>, &'a [u8], &'a [u8]);
 
 /// `MD5 (path) = hex`.
 fn of_tag(line: &[u8]) -> Option<Parts<'_>> {
-    let extra = ExtraDigest::ALL.iter().map(|kind| Algorithm::Extra(*kind));
-    let all = extra.chain([Algorithm::Main(DigestKind::Blake3)]);
-    for algorithm in all {
-        let rest = line.strip_prefix(algorithm.tag().as_bytes());
-        let Some(rest) = rest.and_then(|rest| rest.strip_prefix(b" (")) else { continue };
-        let (front, hex) = rest.split_at_checked(rest.len().checked_sub(algorithm.hex_len())?)?;
-        return Some((algorithm, hex, front.strip_suffix(b") = ")?));
-    }
-    None
+    DigestOfList::ALL.into_iter().find_map(|kind| {
+        let rest = line.strip_prefix(kind.tag().as_bytes())?.strip_prefix(b" (")?;
+        let at = rest.windows(4).rposition(|part| part == b") = ")?;
+        let (path, hex) = (&rest[..at], &rest[at + 4..]);
+        has_digits(kind, hex).then_some((vec![kind], hex, path))
+    })
 }
 
-/// `hex  path`, or `hex *path`.
-fn of_plain(line: &[u8], plain: Option<Algorithm>) -> Result<Parts<'_>, &'static str> {
-    let (algorithm, line) = match line.strip_prefix(CRC_PREFIX) {
-        Some(rest) => (Some(Algorithm::Main(DigestKind::Crc64)), rest),
-        None => (plain, line),
+/// `hex  path`, or `hex *path`; with one blank where Adler-32 stands alone, as xrdadler32 does it.
+fn of_plain(line: &[u8], form: Form) -> Result<Parts<'_>, &'static str> {
+    let (kind, line) = match line.strip_prefix(CRC_PREFIX) {
+        Some(rest) => (Some(DigestOfList::Crc64Nvme), rest),
+        None => (None, line),
     };
-    let len = line.iter().position(|byte| *byte == b' ').ok_or("it is too short for a digest")?;
+    let is_blank = |byte: &u8| *byte == b' ' || (form == Form::BagIt && *byte == b'\t');
+    let len = line.iter().position(is_blank).ok_or("it is too short for a digest")?;
     let (hex, rest) = line.split_at(len);
-    let by_length = || match len {
-        64 => Some(Algorithm::Main(DigestKind::Blake3)),
-        32 => Some(Algorithm::Extra(ExtraDigest::Md5)),
-        _ => None,
+    let kinds: Vec<DigestOfList> = match kind {
+        Some(kind) => [kind].into_iter().filter(|kind| has_digits(*kind, hex)).collect(),
+        None => DigestOfList::of_digits(len).collect(),
     };
-    let algorithm = algorithm.or_else(by_length).ok_or(NO_DIGEST)?;
+    if kinds.is_empty() {
+        return Err(NO_DIGEST);
+    }
+    if form == Form::BagIt {
+        let path = rest.trim_ascii_start();
+        return Ok((kinds, hex, path.strip_prefix(b"*").unwrap_or(path)));
+    }
     let path = rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *"));
-    Ok((algorithm, hex, path.ok_or("two blanks do not follow the digest")?))
+    match (path, rest.strip_prefix(b" ")) {
+        (Some(path), _) => Ok((kinds, hex, path)),
+        (None, Some(path)) if kinds.contains(&DigestOfList::Adler32) => {
+            Ok((vec![DigestOfList::Adler32], hex, path))
+        }
+        _ => Err("two blanks do not follow the digest"),
+    }
+}
+
+fn has_digits(kind: DigestOfList, hex: &[u8]) -> bool {
+    match kind {
+        DigestOfList::Adler32 => (1..=kind.digits()).contains(&hex.len()),
+        _ => hex.len() == kind.digits(),
+    }
+}
+
+/// What is no escape of BagIt's stays as it is.
+fn of_bag(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = match (first, after.get(..2).map(<[u8]>::to_ascii_uppercase).as_deref()) {
+            (b'%', Some(b"0A")) => Some(b'\n'),
+            (b'%', Some(b"0D")) => Some(b'\r'),
+            (b'%', Some(b"25")) => Some(b'%'),
+            _ => None,
+        };
+        plain.push(escaped.unwrap_or(*first));
+        rest = &after[if escaped.is_some() { 2 } else { 0 }..];
+    }
+    plain
 }
 
 fn unescape(path: &[u8]) -> Result<Vec<u8>, &'static str> {
@@ -258,21 +241,30 @@ fn unescape(path: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(plain)
 }
 
-/// A receipt comes from elsewhere: its paths must not reach files that were never copied.
-fn stays_inside(path: OsString) -> Result<OsString, &'static str> {
-    let bytes = path.as_bytes();
-    if bytes.is_empty() || bytes.contains(&0) {
+/// A receipt comes from elsewhere: its paths must not reach files that were never copied. What
+/// `find .` puts in front is dropped: a store takes it for a part of the key.
+fn stays_inside(path: Vec<u8>) -> Result<OsString, &'static str> {
+    if path.contains(&0) {
         return Err("its path is no name");
     }
+    let path = OsString::from_vec(path);
     let inner = |part: Component| matches!(part, Component::Normal(_) | Component::CurDir);
-    match Path::new(OsStr::new(&path)).components().all(inner) {
-        true => Ok(path),
-        false => Err("its path is absolute or has '..': it would lead out of the folder"),
+    if !Path::new(&path).components().all(inner) {
+        return Err("its path is absolute or has '..': it would lead out of the folder");
+    }
+    let mut bytes = path.as_bytes();
+    while let Some(rest) = bytes.strip_prefix(b"./") {
+        bytes = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
+    }
+    match bytes {
+        b"" | b"." => Err("its path is no name"),
+        bytes => Ok(OsStr::from_bytes(bytes).to_os_string()),
     }
 }
 
-const NO_DIGEST: &str = "it does not begin with a digest (BLAKE3, crc64nvme:, MD5, or another that \
-                         --algorithm names), nor with a tag as 'SHA256 (path) = '";
+const NO_DIGEST: &str = "it does not begin with a digest of a kind that is known (of 64 digits \
+                         BLAKE3 and SHA-256, of 32 MD5 and XXH128, of 16 XXH3 and XXH64, of 8 \
+                         Adler-32, CRC-32, CRC-32C, XXH32), nor with a tag as 'SHA256 (path) = '";
 const CRC_PREFIX: &[u8] = b"crc64nvme:";
 const CRC_HEX: usize = 16;
 /// A byte that is escaped, and the letter that represents it after a backslash.
@@ -309,71 +301,99 @@ mod tests {
         assert_eq!(line(b"\xff", &hex), [hex.as_bytes(), b"  \xff\n"].concat(), "names are bytes");
     }
 
-    /// What coreutils and b3sum write, of an empty file.
+    /// What other programs write, of an empty file.
     #[test]
     fn lines_of_other_programs_are_read() {
+        use DigestOfList::{
+            Adler32, Blake3, Crc32, Crc32c, Md5, Sha256, Xxh3, Xxh32, Xxh64, Xxh128,
+        };
         let md5 = "d41d8cd98f00b204e9800998ecf8427e";
         let sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        let blake3 = blake3_hex(b"");
-        let is_md5 = Algorithm::Extra(ExtraDigest::Md5);
-        let is_sha256 = Algorithm::Extra(ExtraDigest::Sha256);
+        let of_32 = &[Md5, Xxh128][..];
+        let of_64 = &[Blake3, Sha256][..];
+        let of_8 = &[Adler32, Crc32, Crc32c, Xxh32][..];
         let cases = [
-            (format!("{md5}  a b"), None, Some((is_md5, "a b"))),
-            (format!("{md5} *a"), None, Some((is_md5, "a"))),
-            (format!("MD5 (a) (b) = {md5}"), None, Some((is_md5, "a) (b"))),
-            (format!("SHA256 (a) = {}", sha256.to_uppercase()), None, Some((is_sha256, "a"))),
-            (format!("\\SHA256 (a\\nb) = {sha256}"), None, Some((is_sha256, "a\nb"))),
-            (format!("{sha256}  a"), Some(is_sha256), Some((is_sha256, "a"))),
-            (format!("{blake3}  a"), None, Some((Algorithm::Main(DigestKind::Blake3), "a"))),
-            (
-                format!("BLAKE3 (a) = {blake3}"),
-                None,
-                Some((Algorithm::Main(DigestKind::Blake3), "a")),
-            ),
-            (format!("SHA256 (a) = {md5}"), None, None),
-            ("00000001  a".to_string(), None, None),
-            (format!("{md5} a"), None, None),
-            (format!("MD5 (../a) = {md5}"), None, None),
+            (format!("{md5}  a b"), Some((of_32, md5, "a b"))),
+            (format!("{md5} *a"), Some((of_32, md5, "a"))),
+            (format!("MD5 (a) (b) = {md5}"), Some((&[Md5][..], md5, "a) (b"))),
+            (format!("SHA256 (a) = {}", sha256.to_uppercase()), Some((&[Sha256], sha256, "a"))),
+            (format!("\\SHA256 (a\\nb) = {sha256}"), Some((&[Sha256], sha256, "a\nb"))),
+            (format!("{sha256}  a"), Some((of_64, sha256, "a"))),
+            (format!("BLAKE3 (a) = {sha256}"), Some((&[Blake3], sha256, "a"))),
+            (format!("XXH128 (a) = {md5}"), Some((&[Xxh128], md5, "a"))),
+            ("0123456789abcdef  a".into(), Some((&[Xxh3, Xxh64], "0123456789abcdef", "a"))),
+            ("XXH3 (a) = 0123456789abcdef".into(), Some((&[Xxh3], "0123456789abcdef", "a"))),
+            ("00000001  a".into(), Some((of_8, "00000001", "a"))),
+            // xrdadler32, and xrdcp, of a file whose digest begins with zeros.
+            ("005730c0 a".into(), Some((&[Adler32], "005730c0", "a"))),
+            ("ADLER32 (a) = 5730c0".into(), Some((&[Adler32], "005730c0", "a"))),
+            // find . -exec sha256sum
+            (format!("{md5}  ./a"), Some((of_32, md5, "a"))),
+            (format!("{md5}  .//./a/./b"), Some((of_32, md5, "a/./b"))),
+            (format!("SHA256 (a) = {md5}"), None),
+            ("CRC32C (a) = 5730c0".into(), None),
+            (format!("{md5}00000000  a"), None),
+            (format!("{md5} a"), None),
+            (format!("{md5}  ./"), None),
+            (format!("MD5 (../a) = {md5}"), None),
         ];
-        for (text, plain, expect) in cases {
-            let found = parse(text.as_bytes(), plain).ok();
-            let found = found.map(|line| (line.digest.0, line.path.into_string().unwrap()));
-            let expect = expect.map(|(algorithm, path)| (algorithm, path.to_string()));
+        for (text, expect) in cases {
+            let found = parse(text.as_bytes(), Form::Coreutils).ok();
+            let expect = expect.map(|(kinds, hex, path)| Line {
+                path: path.into(),
+                digest: ListedDigest { kinds: kinds.to_vec(), hex: hex.into() },
+            });
             assert_eq!(found, expect, "{text}");
+        }
+    }
+
+    /// As bagit 1.9 writes them: nothing else is an escape there.
+    #[test]
+    fn names_of_a_bag_are_read() {
+        let md5 = "d41d8cd98f00b204e9800998ecf8427e";
+        for (path, expect) in [
+            ("  data/a%0Ab%0d%25", "data/a\nb\r%"),
+            (" \t data/a\\n%20", "data/a\\n%20"),
+            (" *data/100%", "data/100%"),
+        ] {
+            let line = parse(format!("{md5}{path}").as_bytes(), Form::BagIt).unwrap();
+            assert_eq!(line.path.to_str(), Some(expect), "{path}");
         }
     }
 
     proptest! {
         #[test]
         fn lines_come_back(path in prop::collection::vec(1u8.., 1..40), which in 0..3_u8) {
-            let (line, digest) = match which {
+            let (line, kinds, hex) = match which {
                 0 => {
                     let hex = blake3_hex(&path);
-                    (line(&path, &hex), (Algorithm::Main(DigestKind::Blake3), hex))
+                    (line(&path, &hex), vec![DigestOfList::Blake3, DigestOfList::Sha256], hex)
                 }
                 1 => {
                     let hex = "0123456789abcdef".to_string();
-                    (line(&path, &hex), (Algorithm::Main(DigestKind::Crc64), hex))
+                    (line(&path, &hex), vec![DigestOfList::Crc64Nvme], hex)
                 }
                 _ => {
                     let hex = "01234567".to_string();
-                    let kind = ExtraDigest::Adler32;
-                    (tagged(&path, kind, &hex), (Algorithm::Extra(kind), hex))
+                    let line = tagged(&path, ExtraDigest::Adler32, &hex);
+                    (line, vec![DigestOfList::Adler32], hex)
                 }
             };
             prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-            let path = OsString::from_vec(path);
-            let read = parse(&line[..line.len() - 1], None);
-            match stays_inside(path.clone()) {
-                Ok(_) => prop_assert_eq!(read, Ok(Line { path, digest })),
+            let read = parse(&line[..line.len() - 1], Form::Coreutils);
+            match stays_inside(path) {
+                Ok(path) => {
+                    let digest = ListedDigest { kinds, hex };
+                    prop_assert_eq!(read, Ok(Line { path, digest }));
+                }
                 Err(_) => prop_assert!(read.is_err()),
             }
         }
 
         #[test]
         fn rubbish_is_refused_without_a_panic(line in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = parse(&line, None);
-            let _ = parse(&line, Some(Algorithm::Extra(ExtraDigest::Adler32)));
+            let _ = parse(&line, Form::Coreutils);
+            let _ = parse(&line, Form::BagIt);
         }
     }
 }

@@ -3,34 +3,47 @@
 //! them with it.
 //!
 //! A line is what `b3sum --check` reads, `<hex>  <path>`, or `crc64nvme:<hex>  <path>`; digests
-//! besides are lines with a tag, `MD5 (<path>) = <hex>`, which `md5sum --check` and its like read.
+//! besides are files beside it, `NAME.md5`, of lines with a tag, `MD5 (<path>) = <hex>`, which
+//! `md5sum --check` and its like read.
 //! A path with a backslash, newline or carriage return is escaped and the line begins with a
-//! backslash, as b3sum and md5sum do it. Files that those programs have written are read too.
+//! backslash, as b3sum and md5sum do it. Lists that other programs have written are read too, for
+//! what they are: a file is hashed by every kind of digest that its line may have.
 
+mod kind;
 mod lines;
+mod reading;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-pub use self::lines::Algorithm;
-use self::lines::{Digests, Entry, Lines, line, tagged};
+pub use self::kind::DigestOfList;
+use self::lines::{Entry, Lines, line, tagged};
+use self::reading::{KindsKnown, Read, Verdict, read_object, read_path};
 use crate::io::store::Store;
-use crate::io::volume::READ_THROUGH;
 use crate::pump::watch::Watch;
-use base::extra::ExtraSums;
+use base::extra::{ExtraDigest, ExtraDigests, ExtraSums, hex};
 use base::fault::{Class, Fault};
 use base::job::{Notice, Verified};
 use base::settings::Overwrite;
 
-/// A receipt that is being written, under a temporary name until `finish`.
+/// A receipt that is being written, under a temporary name until `finish`; with a list beside it of
+/// each kind of digests that are computed besides, so that each is one that others read.
 #[derive(Debug)]
 pub struct Receipt {
+    lists: Vec<List>,
+}
+
+/// One file of a receipt.
+#[derive(Debug)]
+struct List {
+    /// `None` for the digests of the copy itself.
+    kind: Option<ExtraDigest>,
     path: PathBuf,
     temporary: PathBuf,
     file: BufWriter<File>,
@@ -38,23 +51,12 @@ pub struct Receipt {
 
 impl Receipt {
     /// Starts a receipt, before any byte is moved: a file that cannot be written is known now.
-    pub fn create(path: &Path, overwrite: Overwrite) -> Result<Receipt, Fault> {
-        if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-            return Err(Fault::usage(format!(
-                "'{}' is a folder: name a file for the receipt",
-                path.display()
-            )));
+    pub fn create(path: &Path, also: ExtraDigests, overwrite: Overwrite) -> Result<Receipt, Fault> {
+        let mut receipt = Receipt { lists: Vec::new() };
+        for kind in also.iter().map(Some).chain([None]) {
+            receipt.lists.push(List::create(kind, list_of(path, kind), overwrite)?);
         }
-        if overwrite == Overwrite::Never && fs::symlink_metadata(path).is_ok() {
-            return Err(Fault::usage(format!(
-                "'{}' exists: name another file for the receipt, or write --overwrite always",
-                path.display()
-            )));
-        }
-        let temporary = beside(path);
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
-        let file = file.map_err(|why| Fault::io("write the receipt", path, &why))?;
-        Ok(Receipt { path: path.to_path_buf(), temporary, file: BufWriter::new(file) })
+        Ok(receipt)
     }
 
     /// Adds a file that has its final name.
@@ -64,31 +66,79 @@ impl Receipt {
         digest: Option<&str>,
         extra: &ExtraSums,
     ) -> Result<(), Fault> {
-        let plain = digest.map(|digest| line(path, digest));
-        let tagged = extra.hex().into_iter().map(|(kind, hex)| tagged(path, kind, &hex));
-        let lines: Vec<u8> = plain.into_iter().chain(tagged).flatten().collect();
-        self.file.write_all(&lines).map_err(|why| Fault::io("write the receipt", &self.path, &why))
+        for list in &mut self.lists {
+            let line = match list.kind {
+                None => digest.map(|digest| line(path, digest)),
+                Some(kind) => extra.get(kind).map(|sum| tagged(path, kind, &hex(sum))),
+            };
+            let written = line.map_or(Ok(()), |line| list.file.write_all(&line));
+            written.map_err(|why| list.fault(&why))?;
+        }
+        Ok(())
     }
 
     /// Drops all that was added: the files will be reported again.
     pub fn restart(&mut self) -> Result<(), Fault> {
-        let emptied = self.file.flush().and_then(|()| {
-            self.file.get_ref().set_len(0)?;
-            self.file.rewind()
-        });
-        emptied.map_err(|why| Fault::io("write the receipt", &self.path, &why))
+        self.lists.iter_mut().try_for_each(|list| {
+            let emptied = list.file.flush().and_then(|()| {
+                list.file.get_ref().set_len(0)?;
+                list.file.rewind()
+            });
+            emptied.map_err(|why| list.fault(&why))
+        })
     }
 
-    /// Gives the receipt its final name, once it is on stable storage.
+    /// Gives the receipt its final name, last, once all of it is on stable storage.
     pub fn finish(mut self) -> Result<(), Fault> {
-        let written = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        written
-            .and_then(|()| fs::rename(&self.temporary, &self.path))
-            .map_err(|why| Fault::io("write the receipt", &self.path, &why))
+        self.lists.iter_mut().try_for_each(|list| {
+            let written = list.file.flush().and_then(|()| list.file.get_ref().sync_all());
+            written.map_err(|why| list.fault(&why))
+        })?;
+        self.lists.iter().try_for_each(|list| {
+            fs::rename(&list.temporary, &list.path).map_err(|why| list.fault(&why))
+        })
     }
 }
 
-impl Drop for Receipt {
+/// `sums`, and `sums.md5` beside it.
+fn list_of(path: &Path, kind: Option<ExtraDigest>) -> PathBuf {
+    let Some(kind) = kind else { return path.to_path_buf() };
+    let mut name = path.as_os_str().to_os_string();
+    name.push(format!(".{}", kind.name()));
+    name.into()
+}
+
+impl List {
+    fn create(
+        kind: Option<ExtraDigest>,
+        path: PathBuf,
+        overwrite: Overwrite,
+    ) -> Result<List, Fault> {
+        let found = fs::symlink_metadata(&path);
+        if found.as_ref().is_ok_and(fs::Metadata::is_dir) {
+            return Err(Fault::usage(format!(
+                "'{}' is a folder: name a file for the receipt",
+                path.display()
+            )));
+        }
+        if overwrite == Overwrite::Never && found.is_ok() {
+            return Err(Fault::usage(format!(
+                "'{}' exists: name another file for the receipt, or write --overwrite always",
+                path.display()
+            )));
+        }
+        let temporary = beside(&path);
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|why| Fault::io("write the receipt", &path, &why))?;
+        Ok(List { kind, path, temporary, file: BufWriter::new(file) })
+    }
+
+    fn fault(&self, why: &io::Error) -> Fault {
+        Fault::io("write the receipt", &self.path, why)
+    }
+}
+
+impl Drop for List {
     /// A receipt that was not finished leaves nothing behind. After `finish` the temporary name is
     /// gone already.
     fn drop(&mut self) {
@@ -97,25 +147,24 @@ impl Drop for Receipt {
 }
 
 /// Reads again what a receipt names and reports to `watch` every file that is not as it says. Paths
-/// are relative to `root`, and none leads out of it. `plain` is what lines without a tag have.
-/// `root` may be a file if the receipt names one file only.
+/// are relative to `root`, and none leads out of it. `root` may be a file if the receipt names one
+/// file only. With the kinds of digests that files had.
 pub fn verify(
     manifest: &Path,
     root: &Root,
-    plain: Option<Algorithm>,
     threads: usize,
     watch: &Arc<Watch>,
-) -> Result<Verified, Fault> {
+) -> Result<(Verified, Vec<DigestOfList>), Fault> {
     let inside = match root {
         Root::Here(path) => Inside::new(manifest, path)?,
         Root::Store(store, key) => Inside::Store(store.clone(), key.clone()),
     };
-    survey((manifest, plain), &inside, watch)?;
-    let lines = Mutex::new(Lines::open(manifest, plain)?);
-    let found = Mutex::new(Verified::default());
+    survey(manifest, &inside, watch)?;
+    let lines = Mutex::new(Lines::open(manifest)?);
+    let (found, known) = (Mutex::new(Verified::default()), KindsKnown::default());
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
-            .map(|_| scope.spawn(|| worker(&lines, &inside, &found, watch)))
+            .map(|_| scope.spawn(|| worker(&lines, (&inside, &known), &found, watch)))
             .collect();
         workers.into_iter().try_for_each(|worker| {
             worker
@@ -125,14 +174,14 @@ pub fn verify(
     })?;
     match watch.stopping() {
         true => Err(Fault::interrupted()),
-        false => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        false => Ok((found.into_inner().unwrap_or_else(PoisonError::into_inner), known.all())),
     }
 }
 
 /// Takes line after line until none is left.
 fn worker(
     lines: &Mutex<Lines>,
-    inside: &Inside,
+    (inside, known): (&Inside, &KindsKnown),
     found: &Mutex<Verified>,
     watch: &Watch,
 ) -> Result<(), Fault> {
@@ -141,20 +190,11 @@ fn worker(
         let Some(entry) = lines.lock().unwrap_or_else(PoisonError::into_inner).next()? else {
             return Ok(());
         };
-        let verdict = check(&entry, inside, &mut buffer, watch);
+        let verdict = check(&entry, inside, known, &mut Read { buffer: &mut buffer, watch });
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         settle(verdict, entry, &mut found, watch);
     }
     Ok(())
-}
-
-/// The result of one line.
-enum Verdict {
-    Same(u64),
-    Differs(u64),
-    Missing(Fault),
-    Unreadable(Fault),
-    Stopped,
 }
 
 fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
@@ -165,7 +205,7 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
             found.files += 1;
             found.bytes += bytes;
             watch.gauge.files_done.fetch_add(1, Relaxed);
-            let digest = entry.digests.into_iter().next().map(|(_, hex)| hex);
+            let digest = entry.digests.into_iter().next().map(|digest| digest.hex);
             watch.tell(Notice::FileDone { path, bytes, digest, extra: ExtraSums::default() });
             return;
         }
@@ -175,7 +215,10 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
             let name = OsStr::from_bytes(&path).to_string_lossy();
             Fault::new(
                 Class::Corrupt,
-                format!("'{name}' does not match the receipt: its bytes differ"),
+                format!(
+                    "'{name}' does not match the receipt: its bytes differ (compared as {})",
+                    tags(entry.digests.iter().flat_map(|digest| &digest.kinds))
+                ),
             )
         }
         Verdict::Missing(fault) => {
@@ -191,94 +234,36 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
     watch.tell(Notice::FileFailed { path, fault });
 }
 
-/// The same for an object: a store's own checksum of it, where there is one, is compared too.
-fn check_object(
-    entry: &Entry,
-    (store, path): (&dyn Store, &[u8]),
-    buffer: &mut [u8],
-    watch: &Watch,
-) -> Verdict {
-    let size = match store.look(path) {
-        Ok(Some(there)) => there.size,
-        Ok(None) => {
-            let text = format!("'{}' is missing", entry.path.display());
-            return Verdict::Missing(Fault::new(Class::SomeFailed, text));
-        }
-        Err(fault) => return Verdict::Unreadable(fault),
-    };
-    let file = match store.open(path, READ_THROUGH) {
-        Ok(file) => file,
-        Err(fault) => return Verdict::Unreadable(fault),
-    };
-    let mut digests = Digests::of(entry);
-    let mut bytes = 0;
-    while bytes < size {
-        let left = (size - bytes).min(buffer.len() as u64) as usize;
-        match store.read_at(&file, path, bytes, &mut buffer[..left]) {
-            Ok(read) => {
-                digests.update(&buffer[..read]);
-                bytes += read as u64;
-                watch.gauge.bytes_done.fetch_add(read as u64, Relaxed);
-            }
-            Err(fault) if fault.class == Class::Corrupt => return Verdict::Differs(bytes),
-            Err(fault) => return Verdict::Unreadable(fault),
-        }
-        if watch.stopping() {
-            return Verdict::Stopped;
+/// Names of kinds, each once.
+fn tags<'a>(kinds: impl Iterator<Item = &'a DigestOfList>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for kind in kinds {
+        if !names.contains(&kind.tag()) {
+            names.push(kind.tag());
         }
     }
-    match digests.match_all(entry) {
-        true => Verdict::Same(bytes),
-        false => Verdict::Differs(bytes),
+    match names.split_last() {
+        Some((last, [])) => last.to_string(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
-fn check(entry: &Entry, inside: &Inside, buffer: &mut [u8], watch: &Watch) -> Verdict {
+fn check(entry: &Entry, inside: &Inside, known: &KindsKnown, read: &mut Read<'_>) -> Verdict {
     if let Inside::Store(store, key) = inside {
         let path = key.as_deref().unwrap_or(entry.path.as_bytes());
-        return check_object(entry, (&**store, path), buffer, watch);
+        return known.check(entry, &mut |digests| read_object((&**store, path), digests, read));
     }
-    let path = match inside.resolve(&entry.path) {
-        Ok(path) => path,
-        Err(verdict) => return verdict,
-    };
-    let mut file = match File::open(&path) {
-        Ok(file) => file,
-        Err(why) => return Verdict::Unreadable(Fault::io("open", &path, &why)),
-    };
-    // What the disk holds is asked for, not what a copy has left in memory.
-    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    let mut digests = Digests::of(entry);
-    let mut bytes = 0;
-    loop {
-        match file.read(buffer) {
-            Ok(0) => break,
-            Ok(read) => {
-                digests.update(&buffer[..read]);
-                bytes += read as u64;
-                watch.gauge.bytes_done.fetch_add(read as u64, Relaxed);
-            }
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Verdict::Unreadable(Fault::io("read", &path, &why)),
-        }
-        if watch.stopping() {
-            return Verdict::Stopped;
-        }
-    }
-    match digests.match_all(entry) {
-        true => Verdict::Same(bytes),
-        false => Verdict::Differs(bytes),
+    match inside.resolve(&entry.path) {
+        Ok(path) => known.check(entry, &mut |digests| read_path(&path, digests, read)),
+        Err(verdict) => verdict,
     }
 }
 
 /// Reads the whole receipt once, so that a wrong line is known before any file is read, and the
 /// gauge knows how much there is.
-fn survey(
-    (manifest, plain): (&Path, Option<Algorithm>),
-    inside: &Inside,
-    watch: &Watch,
-) -> Result<(), Fault> {
-    let mut lines = Lines::open(manifest, plain)?;
+fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> {
+    let mut lines = Lines::open(manifest)?;
     let mut files = 0;
     let mut is_one_there = false;
     let mut above = None;
@@ -433,7 +418,8 @@ mod tests {
 
         fn receipt(&self, lines: &[(&[u8], String)]) -> PathBuf {
             let path = self.at("receipt");
-            let mut receipt = Receipt::create(&path, Overwrite::Always).unwrap();
+            let mut receipt =
+                Receipt::create(&path, ExtraDigests::NONE, Overwrite::Always).unwrap();
             for (name, digest) in lines {
                 receipt.add(name, Some(digest), &ExtraSums::default()).unwrap();
             }
@@ -444,9 +430,9 @@ mod tests {
         fn verify(&self, manifest: &Path, root: &str) -> (Result<Verified, Fault>, Vec<Notice>) {
             let (sender, notices) = mpsc::channel();
             let watch = Arc::new(Watch::new(sender));
-            let found = verify(manifest, &Root::Here(self.at(root)), None, 2, &watch);
+            let found = verify(manifest, &Root::Here(self.at(root)), 2, &watch);
             drop(watch);
-            (found, notices.iter().collect())
+            (found.map(|(found, _)| found), notices.iter().collect())
         }
     }
 
@@ -478,6 +464,70 @@ mod tests {
             .collect();
         bad.sort();
         assert_eq!(bad, [&b"a/below a file"[..], b"c", b"folder", b"gone"]);
+    }
+
+    /// A list of another program is read for what it is, whichever kinds are in it, and what no
+    /// kind agrees with is told with those that were tried.
+    #[test]
+    fn the_kind_of_a_list_is_found() {
+        let files: [(&str, &[u8]); 3] = [("a", b"abc"), ("b", b"abc"), ("c", b"abc")];
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let blake3 = &blake3_hex(b"abc");
+        let (md5, xxh128) =
+            ("900150983cd24fb0d6963f7d28e17f72", "06b05ab6733a618578af5f94892f3950");
+        let other = "0".repeat(64);
+        let cases: [([&str; 3], &str, u64, &str); 7] = [
+            ([sha256; 3], "SHA256", 0, ""),
+            ([xxh128; 3], "XXH128", 0, ""),
+            ([md5, xxh128, sha256], "MD5, XXH128 and SHA256", 0, ""),
+            ([sha256, sha256, blake3], "SHA256 and BLAKE3", 0, ""),
+            (["78af5f94892f3950", "44bc2cf5ad770999", "32d153ff"], "XXH3, XXH64 and XXH32", 0, ""),
+            ([sha256, &other, sha256], "SHA256", 1, "BLAKE3 and SHA256"),
+            (["024d0127", "352441c2", "00000000"], "ADLER32 and CRC32", 1, "CRC32C and XXH32"),
+        ];
+        for (digests, expect, differing, tried) in cases {
+            let scene = Scene::new(&files);
+            let names = ["a", "b", "c"];
+            let lines: String =
+                digests.iter().zip(names).map(|(hex, name)| format!("{hex}  {name}\n")).collect();
+            fs::write(scene.at("list"), lines).unwrap();
+            let (sender, notices) = mpsc::channel();
+            let watch = Arc::new(Watch::new(sender));
+            let root = Root::Here(scene.at("root"));
+            let (found, kinds) = verify(&scene.at("list"), &root, 1, &watch).unwrap();
+            drop(watch);
+            assert_eq!(tags(kinds.iter()), expect, "{digests:?}");
+            assert_eq!((found.files, found.differing), (3 - differing, differing), "{digests:?}");
+            let told = notices.iter().any(|notice| match notice {
+                Notice::FileFailed { fault, .. } => fault.text.contains(tried),
+                _ => false,
+            });
+            assert_eq!(told, differing > 0, "{digests:?}");
+        }
+    }
+
+    /// A digest besides is a list of its own, so that each program finds only lines that it knows.
+    #[test]
+    fn digests_besides_have_lists_of_their_own() {
+        let scene = Scene::new(&[("a", b"abc")]);
+        let also = ExtraDigests::parse("md5,adler32").unwrap();
+        let mut receipt = Receipt::create(&scene.at("sums"), also, Overwrite::Never).unwrap();
+        let sums = crate::work::extra::of(also, b"abc");
+        receipt.add(b"a", Some(&blake3_hex(b"abc")), &sums).unwrap();
+        receipt.finish().unwrap();
+        for (name, expect) in [
+            ("sums", format!("{}  a\n", blake3_hex(b"abc"))),
+            ("sums.md5", "MD5 (a) = 900150983cd24fb0d6963f7d28e17f72\n".into()),
+            ("sums.adler32", "ADLER32 (a) = 024d0127\n".into()),
+        ] {
+            assert_eq!(fs::read_to_string(scene.at(name)).unwrap(), expect);
+            let (found, _) = scene.verify(&scene.at(name), "root");
+            assert_eq!(found.unwrap().files, 1, "{name}");
+        }
+        fs::remove_file(scene.at("sums")).unwrap();
+        let fault = Receipt::create(&scene.at("sums"), also, Overwrite::Never).unwrap_err();
+        assert!(fault.text.contains("sums.adler32' exists"), "{fault}");
+        assert_eq!(fs::read_dir(scene.folder.path()).unwrap().count(), 3, "nothing is left behind");
     }
 
     #[test]
@@ -516,7 +566,7 @@ mod tests {
     fn a_receipt_that_starts_over_forgets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("receipt");
-        let mut receipt = Receipt::create(&path, Overwrite::Never).unwrap();
+        let mut receipt = Receipt::create(&path, ExtraDigests::NONE, Overwrite::Never).unwrap();
         (0..1000).for_each(|_| receipt.add(b"before", Some("00"), &ExtraSums::default()).unwrap());
         receipt.restart().unwrap();
         receipt.add(b"after", Some("11"), &ExtraSums::default()).unwrap();
@@ -539,16 +589,20 @@ mod tests {
     fn a_receipt_is_whole_or_absent() {
         let scene = Scene::new(&[]);
         let path = scene.at("receipt");
-        let mut receipt = Receipt::create(&path, Overwrite::Never).unwrap();
+        let mut receipt = Receipt::create(&path, ExtraDigests::NONE, Overwrite::Never).unwrap();
         receipt.add(b"a", Some(&blake3_hex(b"")), &ExtraSums::default()).unwrap();
         drop(receipt);
         assert_eq!(fs::read_dir(scene.folder.path()).unwrap().count(), 0, "nothing is left behind");
-        Receipt::create(&path, Overwrite::Never).unwrap().finish().unwrap();
+        Receipt::create(&path, ExtraDigests::NONE, Overwrite::Never).unwrap().finish().unwrap();
         assert_eq!(fs::read_dir(scene.folder.path()).unwrap().count(), 1);
-        let fault = Receipt::create(&path, Overwrite::Never).unwrap_err();
+        let fault = Receipt::create(&path, ExtraDigests::NONE, Overwrite::Never).unwrap_err();
         assert!(fault.text.contains("exists: name another file"), "{}", fault.text);
-        assert!(Receipt::create(&path, Overwrite::Always).is_ok());
-        assert!(Receipt::create(&scene.at("no/such"), Overwrite::Never).is_err());
-        assert!(Receipt::create(scene.folder.path(), Overwrite::Always).is_err());
+        assert!(Receipt::create(&path, ExtraDigests::NONE, Overwrite::Always).is_ok());
+        assert!(
+            Receipt::create(&scene.at("no/such"), ExtraDigests::NONE, Overwrite::Never).is_err()
+        );
+        assert!(
+            Receipt::create(scene.folder.path(), ExtraDigests::NONE, Overwrite::Always).is_err()
+        );
     }
 }

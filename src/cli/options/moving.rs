@@ -14,7 +14,6 @@ use base::settings::{
     DigestKind, LOCKSTEP_PHRASE, Lockstep, PACE_PHRASE, Pace, Receive, Seal, Verify,
 };
 use base::units::{Nanos, Rate};
-use mover::receipt::Algorithm;
 
 const PLANNED: &[CommandId] =
     &[CommandId::Copy, CommandId::Demo, CommandId::ModelPredict, CommandId::Spread];
@@ -49,7 +48,6 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &DIGEST,
     &VERIFY,
     &DIGEST_ALSO,
-    &ALGORITHM,
     &CPUS,
     &STALL,
     &RECEIVE,
@@ -195,27 +193,13 @@ pub(crate) static DIGEST_ALSO: CliOption<ExtraDigests> = CliOption {
     }),
     default: "",
     help: "Compute these digests besides, for archives that keep them",
-    more: "They are lines of the receipt (--manifest), extended attributes of the file \
-           (user.checksum.NAME, and user.XrdCks.NAME as XRootD has it) or tags of the object \
-           (checksum.NAME). adler32 and crc32c are computed as the bytes pass. md5 and sha256 need \
-           them in their order: a file of several requests is read once more for these.",
+    more: "Each is a list beside the receipt (--manifest sums: sums.md5), extended attributes \
+           of the file (user.checksum.NAME, and user.XrdCks.NAME as XRootD has it) or tags of \
+           the object (checksum.NAME). adler32 and crc32c are computed as the bytes pass. md5 \
+           and sha256 need them in their order: a file of several requests is read once more \
+           for these.",
     group: Group::Moving,
     commands: COPY,
-};
-
-pub(crate) static ALGORITHM: CliOption<Algorithm> = CliOption {
-    name: "algorithm",
-    letter: None,
-    value: "WHICH",
-    kind: Kind::Choice(&Algorithm::NAMES, |i| {
-        Algorithm::parse(Algorithm::NAMES[i]).expect("each of these names is one")
-    }),
-    default: "",
-    help: "What lines of MANIFEST without a name of a digest have",
-    more: "Left out, 64 hexadecimal digits are BLAKE3 and 32 are MD5. A file of sha256sum needs \
-           it, unless it was written with --tag.",
-    group: Group::Moving,
-    commands: &[CommandId::Verify],
 };
 
 const EXTRA_PHRASE: &str = "adler32, crc32c, md5, sha256, or several with commas between them";

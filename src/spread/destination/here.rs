@@ -35,6 +35,9 @@ pub struct Here {
     staging: Option<Arc<Disk>>,
 }
 
+/// An open tree, and a name in it.
+type Within = (Arc<Disk>, Vec<u8>);
+
 impl Here {
     pub(in crate::spread) fn new(place: DestinationFolder) -> Here {
         Here { place, root: None, staging: None }
@@ -369,7 +372,7 @@ impl Here {
     }
 
     /// The tree that a name is in, and the name there. `None` where the job has nothing there.
-    fn find(&mut self, spot: &Spot) -> Result<Option<(Arc<Disk>, Vec<u8>)>, Fault> {
+    fn find(&mut self, spot: &Spot) -> Result<Option<Within>, Fault> {
         let name = spot.name();
         match spot {
             Spot::Final(_) => self.root().map(|root| Some((root, name))),
@@ -506,10 +509,7 @@ fn is_same<A: rustix::path::Arg, B: rustix::path::Arg>(
     one.is_ok() && one == rustix::fs::statat(other_folder, other, flags).map(inode)
 }
 
-fn link_at(
-    (from_disk, from): &(Arc<Disk>, Vec<u8>),
-    (to_disk, to): &(Arc<Disk>, Vec<u8>),
-) -> Result<(), Errno> {
+fn link_at((from_disk, from): &Within, (to_disk, to): &Within) -> Result<(), Errno> {
     let (from_folder, from) = from_disk.place(from)?;
     let (to_folder, to) = to_disk.place(to)?;
     rustix::fs::linkat(&from_folder, from, &to_folder, to, AtFlags::empty())
