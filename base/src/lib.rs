@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod codec;
 pub mod cpus;
 pub mod dscp;
+pub mod escape;
 pub mod extent;
 pub mod extra;
 pub mod fault;

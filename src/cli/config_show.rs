@@ -1,7 +1,6 @@
 //! `datapump config show`: the value of each option of `copy`, and where it comes from.
 
 use std::ffi::OsString;
-use std::io;
 
 use serde::Serialize;
 
@@ -55,15 +54,15 @@ impl ShowConfigArgs {
 
 pub(super) fn run(args: &ShowConfigArgs) -> u8 {
     let rows = rows(&args.given);
-    let text = match args.form {
-        Form::Json => rows
-            .iter()
-            .map(|row| serde_json::to_string(row).expect("a row is plain text") + "\n")
-            .collect(),
-        Form::Text => page(&rows),
-    };
-    console::print(&mut io::stdout(), &text);
-    0
+    match args.form {
+        Form::Json => {
+            for row in &rows {
+                console::say_json(&serde_json::to_string(row).expect("a row is plain text"));
+            }
+            0
+        }
+        Form::Text => console::show_page("the settings", &page(&rows)),
+    }
 }
 
 /// Each option that has a value, in the order of `--help`; of several patterns each.

@@ -2,9 +2,9 @@
 //! which all else must be printed.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -162,21 +162,71 @@ impl Console {
 
     fn say(&self, channel: Channel, text: &str) {
         let line = format!("{text}\n");
-        self.bar.suspend(|| match channel {
-            Channel::Stdout => print(&mut io::stdout().lock(), &line),
-            Channel::Stderr => print(&mut io::stderr().lock(), &line),
-        });
+        self.bar.suspend(|| print(channel, &line));
     }
 }
 
-/// The reader may be gone; the work continues without it.
-pub(super) fn print(out: &mut dyn Write, text: &str) {
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+/// The one door of text. The reader may be gone, or the disk full: the work continues without it.
+fn print(channel: Channel, text: &str) {
+    let result = match channel {
+        Channel::Stdout => data().write_all(text.as_bytes()).and_then(|()| data().flush()),
+        Channel::Stderr => io::stderr().lock().write_all(text.as_bytes()),
+    };
+    match (channel, result) {
+        (Channel::Stdout, Err(why)) if why.kind() != io::ErrorKind::BrokenPipe => {
+            LOST.get_or_init(|| Fault::system("write to standard output", &why));
+        }
+        _ => {}
+    }
 }
 
+/// Why standard output lacks something of what was printed, where a reader that has gone is not
+/// the reason.
+pub(super) fn lost() -> Option<&'static Fault> {
+    LOST.get()
+}
+
+static LOST: OnceLock<Fault> = OnceLock::new();
+
 /// Prints one line of text that may come from another host: control characters are escaped.
-pub(crate) fn print_line(out: &mut dyn Write, text: &str) {
-    print(out, &format!("{}\n", escape::line(text)));
+pub(crate) fn say_line(channel: Channel, text: &str) {
+    print(channel, &format!("{}\n", escape::line(text)));
+}
+
+/// Prints a fault that ends the program.
+pub(crate) fn say_fault(fault: &Fault) {
+    say_line(Channel::Stderr, &format!("datapump: {fault}"));
+}
+
+/// Prints a page for people, whose lines are our own. Returns the exit code.
+pub(super) fn show_page(what: &str, text: &str) -> u8 {
+    written(what, data().write_all(escape::page(text).as_bytes()))
+}
+
+/// Prints a line for programs, which is JSON.
+pub(super) fn say_json(line: &str) {
+    print(Channel::Stdout, &format!("{line}\n"));
+}
+
+/// Standard output as it is, for what programs read, such as exports, and for what is our own.
+pub(super) fn data() -> io::StdoutLock<'static> {
+    io::stdout().lock()
+}
+
+pub(super) fn is_for_a_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// A closed pipe is no error: the reader has what it wanted.
+pub(super) fn written(what: &str, result: io::Result<()>) -> u8 {
+    match result.and_then(|()| data().flush()) {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            let fault = Fault::system(&format!("print {what}"), &why);
+            say_fault(&fault);
+            fault.class.exit_code()
+        }
+        _ => 0,
+    }
 }
 
 const DRAWS_PER_SECOND: u8 = 10;

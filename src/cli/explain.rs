@@ -1,22 +1,19 @@
 //! `datapump explain`, and the sentence of a copy's summary.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::console::Console;
+use super::console::{self, Console};
 use super::options::recording::RESULTS;
 use super::order::{Form, Show};
 use super::record;
 use super::results::{environments, number};
 use super::typed::Typed;
-use super::written;
 use crate::host::environment;
 use crate::results::{Filter, Store};
 use analysis::diagnosis::store::{self, StoreVerdict};
 use analysis::diagnosis::{Verdict, diagnose, evidence};
 use analysis::record::sample::Record;
-use analysis::report::escape;
 use analysis::report::explain as page;
 use analysis::report::json::{self, Event};
 use analysis::report::{results, stream_steps};
@@ -95,8 +92,7 @@ pub(super) fn run(args: &ExplainArgs, started: Instant) -> u8 {
     }
     let run = format!("run {}: {}\n", record.id, results::headline(&record));
     let steps = stream_steps::page(&record.stream_steps);
-    let text = escape::page(&(run + &verdict.page() + &steps));
-    written("the explanation", io::stdout().lock().write_all(text.as_bytes()))
+    console::show_page("the explanation", &(run + &verdict.page() + &steps))
 }
 
 /// The run that is meant, and its verdict.

@@ -1,7 +1,6 @@
 //! `datapump limit`: the copies that run on this host, and the limit of their rate.
 
 use std::ffi::OsString;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -12,7 +11,7 @@ use clap_complete::CompletionCandidate;
 use super::console::{self, Console};
 use super::options::moving::RATE;
 use super::options::showing::JSON;
-use super::order::Form;
+use super::order::{Channel, Form};
 use super::typed::Typed;
 use super::words::quote;
 use crate::host::control::{self, Answer, Question};
@@ -65,7 +64,7 @@ pub(super) fn run(args: &LimitArgs) -> u8 {
         What::All => {
             let copies = running();
             if copies.is_empty() && args.form == Form::Text {
-                console::print_line(&mut io::stdout(), "no copy of yours runs on this host");
+                console::say_line(Channel::Stdout, "no copy of yours runs on this host");
             }
             copies.iter().for_each(|copy| show(args.form, copy));
             0
@@ -80,7 +79,7 @@ pub(super) fn run(args: &LimitArgs) -> u8 {
                     "datapump: process {process} is no copy of yours that runs here ({why}); \
                      'datapump limit' lists those that are"
                 );
-                console::print_line(&mut io::stderr(), &text);
+                console::say_line(Channel::Stderr, &text);
                 Class::Local.exit_code()
             }
         },
@@ -101,16 +100,18 @@ pub(super) fn candidates() -> Vec<CompletionCandidate> {
 }
 
 fn show(form: Form, copy: &Answer) {
-    let line = match form {
-        Form::Json => serde_json::to_string(copy).expect("an answer is plain text"),
+    match form {
+        Form::Json => {
+            console::say_json(&serde_json::to_string(copy).expect("an answer is plain text"));
+        }
         Form::Text => {
             let Answer { process, bytes_done, bytes_found, .. } = copy;
             let (done, found) = (Bytes(*bytes_done), Bytes(*bytes_found));
             let limit = worded(copy.limit_bytes_per_s.map(rate));
-            format!("process {process}: {}: {done} of {found}, {limit}", command(copy))
+            let line = format!("process {process}: {}: {done} of {found}, {limit}", command(copy));
+            console::say_line(Channel::Stdout, &line);
         }
-    };
-    console::print_line(&mut io::stdout(), &line);
+    }
 }
 
 /// What was copied where, as it was typed.

@@ -43,7 +43,7 @@ mod typed;
 mod verify;
 mod words;
 
-use std::io;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -52,7 +52,7 @@ use std::time::Instant;
 
 use self::args::{Args, Task};
 use self::config::Outside;
-use self::console::Console;
+use self::console::{Console, written};
 use self::order::{Amount, Channel, CopyArgs, Form, Order, Show};
 use self::prediction::Known;
 use self::progress::{Collected, follow};
@@ -92,16 +92,19 @@ pub fn main() -> ExitCode {
     }
     let code = match Args::parse(std::env::args_os(), &Outside::of_process()) {
         Ok(args) => perform(&args, started),
-        Err(Stop::Help(text)) => {
-            console::print(&mut io::stdout(), &text);
-            0
-        }
+        Err(Stop::Help(text)) => written("the help", console::data().write_all(text.as_bytes())),
         Err(Stop::Wrong { text, json }) => {
             let form = if json { Form::Json } else { Form::Text };
             refuse(form, started, &text)
         }
     };
-    ExitCode::from(code)
+    ExitCode::from(match (code, console::lost()) {
+        (0, Some(fault)) => {
+            console::say_fault(fault);
+            fault.class.exit_code()
+        }
+        _ => code,
+    })
 }
 
 fn perform(args: &Args, started: Instant) -> u8 {
@@ -149,12 +152,12 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Probe => measure::probe(),
         Task::SpreadFar => crate::spread::far::serving::main(),
         Task::Peer(options) => remote::peer::main(options, prediction::told),
-        Task::Man(page) => written("the man page", page.print(&mut io::stdout().lock())),
+        Task::Man(page) => written("the man page", page.print(&mut console::data())),
         Task::Completions(shell) => {
-            written("completions", complete::script(*shell, &mut io::stdout().lock()))
+            written("completions", complete::script(*shell, &mut console::data()))
         }
         Task::Complete(words) => {
-            written("candidates", complete::print(words, &mut io::stdout().lock()))
+            written("candidates", complete::print(words, &mut console::data()))
         }
     }
 }
@@ -172,18 +175,6 @@ fn refuse(form: Form, started: Instant, why: &str) -> u8 {
     console.refusal(why);
     console.event(&Event::End(Box::new(json::end(Some(Class::Usage), Some(why.to_string())))));
     Class::Usage.exit_code()
-}
-
-/// A closed pipe is no error: the reader has what it wanted.
-fn written(what: &str, result: io::Result<()>) -> u8 {
-    match result {
-        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
-            let fault = Fault::system(&format!("print {what}"), &why);
-            console::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
-            fault.class.exit_code()
-        }
-        _ => 0,
-    }
 }
 
 /// What a record and a prediction need at the end, read on a thread of its own: a login leaves time

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::console;
@@ -111,7 +111,10 @@ impl Page {
         match &self.output {
             Some(path) => into_file(path, &mut |out| out.write_all(text.as_bytes())),
             None => {
-                console::print(&mut io::stdout().lock(), text);
+                match self.form {
+                    Written::Page(Form::Text) => console::show_page("the model", text),
+                    _ => console::written("the model", console::data().write_all(text.as_bytes())),
+                };
                 Ok(())
             }
         }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::console::{self, written};
 use super::model::studied;
 use super::options::recording::{HTML, RESULTS, SINCE, SVG, Since, XPLOT};
+use super::order::Channel;
+use super::record;
 use super::results::{ended, environments, into_file, number};
 use super::sweep::{cells, find, recorded as campaigns};
 use super::typed::Typed;
-use super::{console, record, written};
 use crate::measure::unix_s;
 use crate::results::{Experiment, Filter, Store};
 use analysis::diagnosis::{diagnose, evidence};
@@ -89,7 +91,7 @@ pub(super) fn run(args: &ReportArgs) -> u8 {
 
 fn report(args: &ReportArgs) -> Result<u8, Fault> {
     let to_stdout = args.html.is_none() && args.svg.is_none() && args.xplot.is_none();
-    if to_stdout && io::stdout().is_terminal() {
+    if to_stdout && console::is_for_a_terminal() {
         return Err(Fault::usage(
             "a page is not for terminals: name a file with --html, or a folder with --svg",
         ));
@@ -136,13 +138,13 @@ fn report(args: &ReportArgs) -> Result<u8, Fault> {
         }
         None if to_stdout => {
             let text = page.html();
-            return Ok(written("the page", io::stdout().lock().write_all(text.as_bytes())));
+            return Ok(written("the page", console::data().write_all(text.as_bytes())));
         }
         None => {}
     }
-    console::print_line(&mut io::stdout(), &format!("{about}:"));
+    console::say_line(Channel::Stdout, &format!("{about}:"));
     for path in made {
-        console::print_line(&mut io::stdout(), &path.display().to_string());
+        console::say_line(Channel::Stdout, &path.display().to_string());
     }
     Ok(0)
 }

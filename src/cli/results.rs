@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::Permissions;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::console::{self, written};
 use super::options::recording::{
     COMMAND, EXPERIMENT, EXPORT_FORMAT, LIMIT, MATCH, OUTPUT, RESULTS, SINCE, WHAT,
 };
 use super::record;
 use super::typed::Typed;
-use super::{console, written};
 use crate::measure;
 use crate::results::{Filter, Store};
 use analysis::record::export::{Format, What};
 use analysis::record::paths;
 use analysis::record::sample::{Environment, Record};
-use analysis::report::{escape, results as page};
+use analysis::report::results as page;
 use base::fault::{Class, Fault};
 
 /// The arguments of `results list`.
@@ -96,11 +96,10 @@ fn filter(typed: &Typed) -> Result<Filter, String> {
 }
 
 pub(super) fn list(args: &ListArgs) -> u8 {
-    ended(found(&args.filter, args.store.as_deref()).map(|(_, records)| {
-        told("the list of runs", &mut |out| {
-            out.write_all(escape::page(&page::list(&records)).as_bytes())
-        })
-    }))
+    ended(
+        found(&args.filter, args.store.as_deref())
+            .map(|(_, records)| console::show_page("the list of runs", &page::list(&records))),
+    )
 }
 
 pub(super) fn show(args: &ShowRunsArgs) -> u8 {
@@ -114,10 +113,7 @@ pub(super) fn show(args: &ShowRunsArgs) -> u8 {
         }
         Ok(pages.join("\n"))
     };
-    ended(
-        pages()
-            .map(|text| told("the runs", &mut |out| out.write_all(escape::page(&text).as_bytes()))),
-    )
+    ended(pages().map(|text| console::show_page("the runs", &text)))
 }
 
 pub(super) fn export(args: &ExportArgs) -> u8 {
@@ -135,7 +131,7 @@ pub(super) fn export(args: &ExportArgs) -> u8 {
 /// The exit code of a command; a fault is printed.
 pub(super) fn ended(result: Result<u8, Fault>) -> u8 {
     result.unwrap_or_else(|fault| {
-        console::print_line(&mut io::stderr(), &format!("datapump: {fault}"));
+        console::say_fault(&fault);
         fault.class.exit_code()
     })
 }
@@ -189,7 +185,7 @@ fn put(
 ) -> Result<u8, Fault> {
     match output {
         Some(file) => into_file(file, write).map(|()| 0),
-        None if format == Format::Parquet && io::stdout().is_terminal() => {
+        None if format == Format::Parquet && console::is_for_a_terminal() => {
             Err(Fault::usage("parquet is not for terminals: name a file with --output"))
         }
         None => Ok(told("the runs", write)),
@@ -212,7 +208,7 @@ pub(crate) fn environments(
 
 /// Writes to standard output.
 fn told(what: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> u8 {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(console::data());
     written(what, write(&mut out).and_then(|()| out.flush()))
 }
 

@@ -535,7 +535,7 @@ pub(super) fn run_work(args: &WorkArgs) -> u8 {
     match done {
         Ok(()) => 0,
         Err(fault) => {
-            super::console::print_line(&mut std::io::stderr(), &format!("datapump: {fault}"));
+            super::console::say_fault(&fault);
             fault.class.exit_code()
         }
     }

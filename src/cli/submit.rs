@@ -1,7 +1,7 @@
 //! `datapump submit` and `queue`: copies as jobs of Slurm.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use super::config::Outside;
 use super::console;
 use super::options::showing::JSON;
 use super::options::slurm;
-use super::order::Form;
+use super::order::{Channel, Form};
 use super::parser;
 use super::typed::{Stop, Typed};
 use super::words::quote;
@@ -107,8 +107,7 @@ fn submit(args: &SubmitArgs) -> Result<u8, Fault> {
     if args.then == Then::PrintOnly {
         let script = Slurm::new(args.request.clone());
         let script = script.script_of_copy(&program, &args.folder.join(name))?;
-        console::print(&mut io::stdout(), &script);
-        return Ok(0);
+        return Ok(console::written("the script", console::data().write_all(script.as_bytes())));
     }
     let copy = Submitted::create(&args.folder, &name, &args.words, &program, &args.request)?;
     copy.submit()?;
@@ -177,16 +176,18 @@ pub(super) fn run_queue(args: &QueueArgs) -> u8 {
         say(&format!("no submitted copies in '{}'", args.folder.display()));
     }
     for copy in all {
-        let line = match (row(&copy), args.form) {
-            (Ok(row), Form::Json) => serde_json::to_string(&row).expect("a row is plain text"),
+        match (row(&copy), args.form) {
+            (Ok(row), Form::Json) => {
+                console::say_json(&serde_json::to_string(&row).expect("a row is plain text"));
+            }
             (Ok(row), Form::Text) => {
                 let job = row.jobs.last().map_or("-", String::as_str);
                 let state = format!("{} {}", row.state, row.detail);
-                format!("{job:>8}  {:<32}  {}", state.trim(), row.copy)
+                let line = format!("{job:>8}  {:<32}  {}", state.trim(), row.copy);
+                console::say_line(Channel::Stdout, &line);
             }
             (Err(fault), _) => return told(&fault),
-        };
-        console::print_line(&mut io::stdout(), &line);
+        }
     }
     0
 }
@@ -283,7 +284,7 @@ const TICK: Duration = Duration::from_millis(100);
 const PAUSES_S: [u32; 5] = [5, 20, 60, 120, 300];
 
 fn say(text: &str) {
-    console::print_line(&mut io::stderr(), &escape::line(text));
+    console::say_line(Channel::Stderr, text);
 }
 
 fn told(fault: &Fault) -> u8 {

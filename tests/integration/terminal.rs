@@ -4,6 +4,7 @@
 use std::fs;
 
 use crate::support::data::write_file;
+use crate::support::far_spreads;
 use crate::support::liar::{self, Move, Stands, file, offer, payload, steps};
 use crate::support::run::Ran;
 use crate::support::{Scene, each};
@@ -96,4 +97,63 @@ fn names_of_files() {
     let json = scene.run("copy -r --json @/src/ @/dst2");
     let exact = json.events().iter().any(|event| event.to_string().contains("\u{202e}"));
     assert!(exact, "JSON has names as they are\n{json}");
+}
+
+/// What a login or a far side prints on its standard error, in every command that logs in.
+#[test]
+fn words_of_a_login() {
+    let lines = [
+        "copy @/src/f far:@/copied",
+        "copy far:@/src/f @/pulled",
+        "spread @/src/ far:@/there --on local:1 --job @/job",
+        "spread far:@/src/ @/here --on local:1 --job @/job",
+        "doctor far:",
+        "net-test far: --time 0.2 --omit 0.1",
+    ];
+    each(lines, |line| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        write_file(&scene.path("src/f"), 1, 1000);
+        scene.far_script(&format!("printf '%s\\n' '{PAINT}' >&2\nexec $PROGRAM \"$@\""));
+        let ran = match line.starts_with("spread") {
+            true => far_spreads::ran(&scene, line),
+            false => scene.run(line),
+        };
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+        assert!(format!("{ran}").contains("PWNED"), "{line}: it is told\n{ran}");
+        check(line, &ran);
+    });
+}
+
+/// Names of files, where they are told that they fail, of folders, and of a job.
+#[test]
+fn names_in_a_spread() {
+    let scene = Scene::new();
+    let folder = scene.path("src").join(name());
+    fs::create_dir_all(&folder).unwrap();
+    write_file(&folder.join(format!(".datapump-0123abcd-1.part{}", name())), 1, 100);
+    write_file(&folder.join(".datapump-0123abcd-1.part"), 1, 100);
+    let ended = scene.run("spread @/src/ @/dst --on local:1 --job @/job");
+    assert_eq!(ended.code, 3, "{ended}");
+    assert!(ended.stdout_text().contains("PWNED"), "it is named\n{ended}");
+    check("spread", &ended);
+    for line in ["spread status @/job", "spread report @/job"] {
+        check(line, &scene.run(line));
+    }
+}
+
+/// A disk that is full where standard output is a file: no run ends as if all had been told.
+#[test]
+fn output_that_cannot_be_written() {
+    let scene = Scene::new();
+    write_file(&scene.path("f"), 1, 100);
+    for line in ["copy --json @/f @/a", "copy @/f @/b", "help", "man"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = scene.command(&scene.words(line));
+        let ended = command.stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(5), "{line}: {said}");
+        assert!(said.contains("no space left"), "{line}: {said}");
+    }
+    assert!(scene.path("a").exists() && scene.path("b").exists());
 }

@@ -1,5 +1,6 @@
 //! The findings of `doctor` as a page: trouble first, with why and what to do, then what is good.
 
+use super::escape;
 use crate::doctor::{Finding, State};
 
 /// Findings by host and path, in the order in which they came.
@@ -18,24 +19,25 @@ pub fn page(findings: &[Finding]) -> String {
 }
 
 fn section(of: &str, findings: &[&Finding]) -> String {
-    let mut text = format!("{of}: {}\n", tally(findings));
+    let mut text = format!("{}: {}\n", escape::line(of), tally(findings));
     for state in [State::Trouble, State::Advice, State::Unknown] {
         for finding in findings.iter().filter(|finding| finding.state == state) {
             text.push_str(&format!(
                 "  {:<9}{}: {}\n",
                 finding.state.name(),
                 finding.check,
-                finding.found
+                escape::line(&finding.found)
             ));
             let more = [("why", &finding.why), ("do", &finding.remedy)];
             for (word, said) in more.iter().filter(|(_, said)| !said.is_empty()) {
-                text.push_str(&format!("           {word:<4}{said}\n"));
+                text.push_str(&format!("           {word:<4}{}\n", escape::line(said)));
             }
         }
     }
     let good = findings.iter().filter(|finding| finding.state == State::Good);
     for finding in good {
-        text.push_str(&format!("  good     {}: {}\n", finding.check, finding.found));
+        let found = escape::line(&finding.found);
+        text.push_str(&format!("  good     {}: {found}\n", finding.check));
     }
     text
 }

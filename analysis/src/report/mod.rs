@@ -6,7 +6,6 @@ pub mod codecs;
 pub mod curves;
 pub mod doctor;
 pub mod end_to_end;
-pub mod escape;
 pub mod explain;
 pub mod files;
 pub mod json;
@@ -25,3 +24,5 @@ pub mod text;
 pub mod trend;
 pub mod utc;
 pub mod xplot;
+
+pub use base::escape;

@@ -1,5 +1,6 @@
 //! A job over many nodes, for people: its plan, a line of progress, and how it stands.
 
+use super::escape;
 use super::live::{clock, count};
 use crate::shards::history::{JobHistory, Loss, attempts, losses};
 use crate::shards::overview::{HeldBackBy, JobState, Overview, WorkerView};
@@ -106,8 +107,8 @@ fn left([low_s, middle_s, high_s]: [f64; 3]) -> (String, String) {
 
 /// How a job stands.
 pub fn page(of: &Overview) -> String {
-    let mut text = format!("{}: {}\n", of.job, of.state.name());
-    of.notes.iter().for_each(|note| text.push_str(&format!("  note: {note}\n")));
+    let mut text = format!("{}: {}\n", escape::line(&of.job), of.state.name());
+    of.notes.iter().for_each(|note| text.push_str(&format!("  note: {}\n", escape::line(note))));
     let planned = of.shards.map_or("?".to_string(), |shards| shards.to_string());
     text.push_str(&format!(
         "  shards: {} of {planned} done, {} held, {} free\n",
@@ -135,7 +136,9 @@ pub fn page(of: &Overview) -> String {
             false => (&route.host, &route.far),
         };
         text.push_str(&format!(
-            "  from {from} to {to}: {}, {}, {}\n",
+            "  from {} to {}: {}, {}, {}\n",
+            escape::line(from),
+            escape::line(to),
             count(route.shards.into(), "shard"),
             count(route.files, "file"),
             Bytes(route.bytes)
@@ -143,7 +146,8 @@ pub fn page(of: &Overview) -> String {
     }
     for (host, factor) in &of.slow {
         text.push_str(&format!(
-            "  slow: {host} takes {factor:.1} times as long as the others for the same work\n"
+            "  slow: {} takes {factor:.1} times as long as the others for the same work\n",
+            escape::line(host)
         ));
     }
     text
@@ -161,14 +165,15 @@ fn worker_line(of: &WorkerView, to: &str) -> String {
         true => String::new(),
         false => format!("; held back by: {}", of.held_back_by.name()),
     };
-    format!(
-        "  {} on {}{far}: {state}; {}, {}, {}{held}\n",
+    let line = format!(
+        "{} on {}{far}: {state}; {}, {}, {}{held}",
         of.name,
         of.host,
         count(of.files, "file"),
         Bytes(of.bytes),
         Rate { bytes_per_second: of.rate_bytes_per_s },
-    )
+    );
+    format!("  {}\n", escape::line(&line))
 }
 
 /// What a job came to.
@@ -195,7 +200,7 @@ pub fn summary(of: &Summary<'_>) -> String {
         if of.failed > 0 { format!(", {} failed", of.failed) } else { String::new() },
     );
     for failure in of.failures.iter().take(FAILURES_SHOWN) {
-        text.push_str(&format!("  {failure}\n"));
+        text.push_str(&format!("  {}\n", escape::line(failure)));
     }
     let more = of.failed.saturating_sub(FAILURES_SHOWN as u64);
     if more > 0 && of.failures.len() > FAILURES_SHOWN {
@@ -204,9 +209,10 @@ pub fn summary(of: &Summary<'_>) -> String {
             of.job
         ));
     }
+    let (job, destination) = (escape::line(of.job), escape::line(of.destination));
     text.push_str(&format!(
-        "  receipt: {}/receipt; 'datapump verify {}/receipt {}' reads the files again\n",
-        of.job, of.job, of.destination
+        "  receipt: {job}/receipt; 'datapump verify {job}/receipt {destination}' reads the files \
+         again\n"
     ));
     text
 }
@@ -222,7 +228,7 @@ pub fn report(of: &Overview) -> String {
         let waits = worker.waits;
         text.push_str(&format!(
             "  {}: {:.1} / {:.1} / {:.1} / {:.1} s; {:.1} / {:.1} / {:.1} s\n",
-            worker.name,
+            escape::line(&worker.name),
             waits.copying_s,
             waits.committing_s,
             waits.claiming_s,
@@ -242,7 +248,7 @@ pub fn lost(of: &JobHistory) -> Vec<String> {
     let losses = losses(&attempts(&of.log, of.until_s), &of.overview.workers);
     let more = losses.len().saturating_sub(LOSSES_SHOWN);
     let told = |loss: Loss| {
-        let host = loss.host.map_or(String::new(), |host| format!(" on {host}"));
+        let host = loss.host.map_or(String::new(), |host| format!(" on {}", escape::line(&host)));
         let then = match (loss.again_after_s, loss.done_after_s) {
             (Some(again_s), Some(done_s)) => format!(
                 "another began it {} later and was done after {}",

@@ -19,6 +19,7 @@ use super::install::{self, FarOutput, Installing, Part, Progress};
 use super::peer::tag;
 use crate::io::system;
 use base::cpus::Cpus;
+use base::escape;
 use base::fault::{Class, Fault};
 use base::job::{Install, Remote};
 use base::units::Nanos;
@@ -155,35 +156,35 @@ impl Launch {
         };
         let mut words = vec!["peer".to_string()];
         words.extend(cpus.map(|cpus| format!("--cpus={cpus}")));
-        let is_ssh = matches!(self, Launch::Ssh { .. });
-        let words_of = if is_ssh { Stdio::piped() } else { Stdio::inherit() };
         let tell = Tell(Arc::new(tell));
-        let (mut launched, stdin, stdout) =
-            self.spawn(&words, login, words_of, Some(tell.clone()))?;
-        let what = launched.what.clone();
-        launched.relay = launched.child.stderr.take().map(|from| Relay::start(from, what, tell));
-        Ok((launched, stdin, stdout))
+        self.spawn(&words, login, tell.clone(), Some(tell))
     }
 
-    /// Starts this program there with these words, which need no quoting in a shell.
+    /// Starts this program there with these words, which need no quoting in a shell. What it prints
+    /// on its standard error is on this one's, safe for a terminal.
     pub fn start_as(
         &self,
         words: &[String],
         login: Login,
     ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
-        self.spawn(words, login, Stdio::inherit(), None)
+        let tell = |line: String| {
+            let text = format!("{}\n", escape::line(&line));
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+        };
+        self.spawn(words, login, Tell(Arc::new(tell)), None)
     }
 
     fn spawn(
         &self,
         words: &[String],
         login: Login,
-        stderr: Stdio,
+        said: Tell,
         tell: Option<Tell>,
     ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
         let (mut command, launched_as) = self.command(words, login);
         let what = self.what();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        // Never ours: what comes from a host could control the terminal.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn_from_lasting_thread(command).map_err(|error| {
             let fault = Fault::system(&format!("start '{what}'"), &error);
             Fault { class: Class::Unreachable, ..fault }
@@ -196,7 +197,8 @@ impl Launch {
             None => FarOutput::plain(stdout),
         };
         let host = self.host().map(str::to_string);
-        let (program, relay) = (launched_as, None);
+        let relay = child.stderr.take().map(|from| Relay::start(from, what.clone(), said));
+        let program = launched_as;
         Ok((Launched { child, what, host, program, relay, progress }, stdin, stdout))
     }
 
@@ -333,9 +335,6 @@ impl Launched {
                     self.program
                 );
                 return given(Fault::new(Class::Version, text));
-            }
-            Some(SSH_FAILED) if unreachable && self.host.is_some() && self.relay.is_none() => {
-                format!("cannot reach {host}: see what '{what}' said; try '{what} {host} true'")
             }
             // ssh itself says what it cannot do.
             Some(SSH_FAILED) if unreachable && self.host.is_some() && said.is_empty() => {

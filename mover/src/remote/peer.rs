@@ -30,6 +30,7 @@ use crate::wire::message::{Message, Open, Opened, Role};
 use crate::wire::session::Session;
 use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
+use base::escape;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location};
 use base::settings::{Cut, Settings};
@@ -50,7 +51,8 @@ pub fn main(options: &PeerOptions, model: impl FnOnce() -> String) -> u8 {
         Ok(cpus) => cpus.flatten(),
         Err(fault) => {
             // It is no datapump that listens.
-            let _ = io::stderr().write_all(format!("datapump: {fault}\n").as_bytes());
+            let text = escape::line(&format!("datapump: {fault}")) + "\n";
+            let _ = io::stderr().write_all(text.as_bytes());
             return fault.class.exit_code();
         }
     };

@@ -73,7 +73,7 @@ impl Started {
     pub(super) fn new(worker: &WorkerCommand, host: String, command: &mut Command) -> Started {
         let log = worker.job_folder.join(Part::Logs.name()).join(&worker.name);
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log);
-        command.stdin(Stdio::null()).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         if let Ok(log) = log
             && let Ok(other) = log.try_clone()
         {
