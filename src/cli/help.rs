@@ -188,7 +188,10 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
         "The value of an option of copy: DATAPUMP_STREAMS=8 is --streams 8, unless that is typed.",
     ),
     ("DATAPUMP_NO_RECORD", "When set to anything but 0, no run is recorded."),
-    ("DATAPUMP_DIR", "On the far host: the folder for a far side's program that is sent there."),
+    (
+        "DATAPUMP_DIR",
+        "On the far host: a far side's program that is sent there goes to its folder datapump.",
+    ),
     ("XDG_STATE_HOME", "The folder of datapump/results.db, instead of ~/.local/state."),
     ("XDG_CONFIG_HOME", "The folder of datapump/config.toml and datapump/profiles, not ~/.config."),
     ("TMPDIR", "The folder where demo generates its data, instead of /tmp."),

@@ -2,7 +2,7 @@
 //! kind. `cargo xtask install-matrix` tries all kinds.
 
 use std::fs::{self, File, FileTimes};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -81,9 +81,9 @@ fn host_with_program() -> (FarHost, PathBuf) {
     need_parts();
     let host = FarHost::start(&IN_OUT, &SHIPPED);
     succeeds(&host.copy(&IN_OUT, &SHIPPED, 0), 1);
-    let names = names_in(&host.path("out/sent"));
+    let names = names_in(&host.path("out/sent/datapump"));
     let [name] = names.as_slice() else { panic!("{names:?}") };
-    let program = host.path("out/sent").join(name);
+    let program = host.path("out/sent/datapump").join(name);
     (host, program)
 }
 
@@ -124,7 +124,7 @@ fn what_is_sent_is_private_and_checked_at_every_use() {
 #[test]
 fn what_is_not_used_is_removed() {
     let (host, program) = host_with_program();
-    let folder = host.path("out/sent");
+    let folder = host.path("out/sent/datapump");
     let name = program.file_name().unwrap().to_str().unwrap().to_string();
     let old = |name: &str, days: u64| {
         let used = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
@@ -136,16 +136,47 @@ fn what_is_not_used_is_removed() {
         ("datapump-peer-0.0.2-0123456789abcdef", 50),
         ("datapump-0.0.3-0123456789abcdef", 40),
         (".new-0123abcd", 2),
+        (".new-config", 400),
         ("notes", 400),
     ] {
         fs::write(folder.join(other), "").unwrap();
+        let owner = fs::metadata(&program).unwrap();
+        std::os::unix::fs::chown(folder.join(other), Some(owner.uid()), None).unwrap();
         old(other, days);
     }
     old(&name, 400);
+    // Of somebody else.
+    let strangers = "datapump-0.0.4-0123456789abcdef";
+    fs::write(folder.join(strangers), "").unwrap();
+    old(strangers, 400);
     succeeds(&host.copy(&IN_OUT, &SHIPPED, 1), 0);
-    let mut kept = vec!["datapump-0.0.3-0123456789abcdef", &name, "notes"];
+    let mut kept =
+        vec![".new-config", "datapump-0.0.3-0123456789abcdef", strangers, &name, "notes"];
     kept.sort_unstable();
     assert_eq!(names_in(&folder), kept);
+}
+
+/// A folder that is there already stays as it is, with all in it.
+#[test]
+fn a_folder_of_the_user_stays_as_it_is() {
+    need_parts();
+    let host = FarHost::start(&IN_OUT, &SHIPPED);
+    let folder = host.path("out/sent");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(3 * 24 * 3600);
+    for name in [".new-config", ".new-0123abcd", "datapump-0.0.1-0123456789abcdef"] {
+        let file = File::create(folder.join(name)).unwrap();
+        file.set_times(FileTimes::new().set_modified(old)).unwrap();
+    }
+    let owner = fs::metadata(host.path("out")).unwrap();
+    std::os::unix::fs::chown(&folder, Some(owner.uid()), Some(owner.gid())).unwrap();
+    succeeds(&host.copy(&IN_OUT, &SHIPPED, 0), 1);
+    succeeds(&host.copy(&IN_OUT, &SHIPPED, 1), 0);
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
+    let names = [".new-0123abcd", ".new-config", "datapump", "datapump-0.0.1-0123456789abcdef"];
+    assert_eq!(names_in(&folder), names);
+    assert_eq!(fs::metadata(folder.join("datapump")).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 /// No lock is held: each has its own temporary file, and the last rename wins.
@@ -157,7 +188,7 @@ fn several_first_copies_at_once() {
         let copied = host.copy(&IN_OUT, &SHIPPED, *number);
         assert!(copied.output.status.success(), "{}", copied.words());
     });
-    assert_eq!(names_in(&host.path("out/sent")).len(), 1);
+    assert_eq!(names_in(&host.path("out/sent/datapump")).len(), 1);
 }
 
 /// A pull, a net test and `doctor`, which wants the whole program.
@@ -206,7 +237,7 @@ fn a_program_that_does_not_run_there() {
         for part in ["does not run at cell", why, "statically linked"] {
             assert!(words.contains(part), "{part}: {words}");
         }
-        assert_eq!(names_in(&host.path("out/sent")), Vec::<String>::new());
+        assert_eq!(names_in(&host.path("out/sent/datapump")), Vec::<String>::new());
     }
 }
 

@@ -13,12 +13,17 @@
     esac
     user=$(id -u)
     cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
-    set -- "$DATAPUMP_DIR" "${cache:+$cache/datapump}" \
+    set -- "${DATAPUMP_DIR:+$DATAPUMP_DIR/datapump}" "${cache:+$cache/datapump}" \
         "${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/datapump}" \
         "/var/tmp/datapump-$user" "/tmp/datapump-$user"
 
-    # A folder, or a program in it, that nobody else can have put there.
-    private() { [ ! -L "$1" ] && [ -O "$1" ]; }
+    # A folder, or a program in it, that nobody else can have put there or can change.
+    private() {
+        [ ! -L "$1" ] && [ -O "$1" ] && case $(ls -ld "$1") in
+            ?????-??-*) ;;
+            *) false ;;
+        esac
+    }
     # An answer, as a shell takes an empty file for a script that succeeds.
     fits() {
         why=$("$1" @PART@ "--installed=$digest" @ASK@ </dev/null 2>&1)
@@ -51,8 +56,7 @@
     usable() {
         [ ! -L "$1" ] || { echo 'it is a symbolic link'; return 1; }
         [ -d "$1" ] || mkdir -p "$1" || return 1
-        private "$1" || { echo 'it belongs to somebody else'; return 1; }
-        chmod 700 "$1" || return 1
+        private "$1" || { echo 'others own it, or can write to it'; return 1; }
         printf '#!/bin/sh\nexit 0\n' >"$new" && chmod 700 "$new" || return 1
         "$new" 2>/dev/null || { echo 'no program runs from there (mounted noexec?)'; return 1; }
     }

@@ -1,8 +1,10 @@
 //! What a program that was sent to a host does for itself: it says whether it is intact, notes that
 //! it is used, and removes those of its folder that are not.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -98,14 +100,19 @@ fn touch(file: &Path) -> io::Result<()> {
 fn clean(own: &Path) -> io::Result<()> {
     let folder = own.parent().unwrap_or(Path::new("/"));
     let now = fs::metadata(own)?.modified()?; // by the clock that stamps the others
+    let user = rustix::process::geteuid().as_raw();
     let (mut programs, mut uploads) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let Ok(used) = entry.metadata().and_then(|data| data.modified()) else { continue };
+        let Ok(data) = entry.metadata() else { continue };
+        if !data.is_file() || data.uid() != user {
+            continue; // nothing of this program's
+        }
+        let Ok(used) = data.modified() else { continue };
         let name = entry.file_name();
         if is_sent_name(&name) {
             programs.push((used, entry.path()));
-        } else if name.to_string_lossy().starts_with(".new-") {
+        } else if is_upload_name(&name) {
             uploads.push((used, entry.path()));
         }
     }
@@ -118,6 +125,14 @@ fn clean(own: &Path) -> io::Result<()> {
         let _ = fs::remove_file(file);
     }
     Ok(())
+}
+
+/// The name of a program that is being sent: as in `bootstrap.sh`, with a token of eight digits.
+fn is_upload_name(name: &OsStr) -> bool {
+    let token = name.to_str().and_then(|name| name.strip_prefix(".new-"));
+    token.is_some_and(|token| {
+        token.len() == 8 && token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 /// What was not used for so long, but for the newest.
@@ -201,6 +216,10 @@ mod tests {
             ["datapump", "datapump-peer", "datapump-peer-x86_64", "notes-1.0-0123456789abcdef"]
         {
             assert!(!name(other), "{other}");
+        }
+        assert!(is_upload_name(".new-0123abcd".as_ref()));
+        for other in [".new-config", ".new-notes.txt", ".new-0123abcde", ".new-", "new-0123abcd"] {
+            assert!(!is_upload_name(other.as_ref()), "{other}");
         }
     }
 }

@@ -139,10 +139,10 @@ pub(crate) static INSTALL: CliOption<Install> = CliOption {
     help: "Send the far side's program there",
     more: "With auto a host that has no datapump in its PATH, or one that does not fit this one, \
            gets its program over the same ssh connection, once. It stays in the first of \
-           $DATAPUMP_DIR, ~/.cache/datapump, $XDG_RUNTIME_DIR/datapump, /var/tmp/datapump-UID and \
-           /tmp/datapump-UID there from which programs run, and is removed by later ones when it \
-           was not used for 30 days. With never the far command is 'datapump peer' alone, and with \
-           always the program of this host is used there.",
+           $DATAPUMP_DIR/datapump, ~/.cache/datapump, $XDG_RUNTIME_DIR/datapump, \
+           /var/tmp/datapump-UID and /tmp/datapump-UID there from which programs run, and is \
+           removed by later ones when it was not used for 30 days. With never the far command is \
+           'datapump peer' alone, and with always the program of this host is used there.",
     group: Group::Remote,
     commands: FAR_PROGRAM,
 };

@@ -121,7 +121,7 @@ pub(crate) const CELLS: &[Cell] = &[
             code: 8,
             says: &[
                 "/var/tmp/datapump-70001: it is a symbolic link",
-                "/tmp/datapump-70001: it belongs to somebody else",
+                "/tmp/datapump-70001: others own it, or can write to it",
                 "set DATAPUMP_DIR there",
             ],
         },
