@@ -70,8 +70,32 @@ impl What {
 fn is_copied(name: &[u8]) -> bool {
     let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     is_access_list(name)
-        || spaces.iter().any(|space| name.starts_with(space)) && name != b"security.selinux"
+        || spaces.iter().any(|space| name.starts_with(space)) && !is_of_file_system(name)
 }
+
+/// Attributes that belong to a file system, to a kernel or to a host, not to a file: as such a
+/// name, or as what begins like this.
+fn is_of_file_system(name: &[u8]) -> bool {
+    STAYS.iter().any(|(known, _)| match known.strip_suffix(b"*") {
+        Some(start) => name.starts_with(start),
+        None => name == *known,
+    })
+}
+
+/// Each with the reason. `/etc/xattr.conf`, which `cp` and `getfattr` come with, says `skip` to
+/// those marked with it; its `afs.*` and `xfsroot.*` are in no space that is copied.
+const STAYS: &[(&[u8], &str)] = &[
+    (b"trusted.SGI_ACL_FILE", "skip: XFS keeps system.posix_acl_access in it, with numbers of ids"),
+    (b"trusted.SGI_ACL_DEFAULT", "skip: and system.posix_acl_default"),
+    (b"trusted.SGI_CAP_FILE", "skip: XFS of IRIX"),
+    (b"trusted.SGI_DMI_*", "skip: XFS, of hierarchical storage"),
+    (b"trusted.SGI_MAC_FILE", "skip: XFS of IRIX"),
+    (b"user.Beagle.*", "skip: an index of file contents"),
+    (b"security.evm", "skip: only the kernel may write it"),
+    (b"security.selinux", "the policy of a host says it by where a file lies"),
+    (b"trusted.overlay.*", "overlayfs: whiteouts, redirects and origins, by inode numbers"),
+    (b"user.overlay.*", "the same, where it is mounted with userxattr"),
+];
 
 fn is_access_list(name: &[u8]) -> bool {
     name == b"system.posix_acl_access" || name == b"system.posix_acl_default"
@@ -119,7 +143,8 @@ pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
     for name in surplus(file, attributes) {
         tried(&name, rustix::fs::fremovexattr(file, &name[..]));
     }
-    for (name, value) in &attributes.xattrs {
+    // A source may be of another version, or lie.
+    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| is_copied(name)) {
         tried(name, rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()));
     }
     refused
@@ -146,8 +171,42 @@ fn surplus(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Vec<u8>> {
         0 => 0,
         _ => rustix::fs::flistxattr(file, &mut names[..]).unwrap_or(0),
     };
-    let ours = |name: &&[u8]| name.starts_with(b"user.") || is_access_list(name);
+    let ours =
+        |name: &&[u8]| (name.starts_with(b"user.") && is_copied(name)) || is_access_list(name);
     let wanted = |name: &[u8]| attributes.xattrs.iter().any(|(known, _)| known == name);
     let names = names[..count].split(|byte| *byte == 0).filter(ours);
     names.filter(|name| !wanted(name)).map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_file_system_stays() {
+        let cases = [
+            ("user.a", true),
+            ("user.overlay.opaque", false),
+            ("user.overlayx", true),
+            ("user.Beagle.Uid", false),
+            ("trusted.k", true),
+            ("trusted.SGI_ACL_FILE", false),
+            ("trusted.SGI_ACL_DEFAULT", false),
+            ("trusted.SGI_ACL_FILES", true),
+            ("trusted.SGI_DMI_x", false),
+            ("trusted.overlay.redirect", false),
+            ("security.capability", true),
+            ("security.ima", true),
+            ("security.evm", false),
+            ("security.selinux", false),
+            ("system.posix_acl_access", true),
+            ("system.posix_acl_default", true),
+            ("system.nfs4_acl", false),
+            ("xfsroot.a", false),
+            ("afs.acl", false),
+        ];
+        for (name, expect) in cases {
+            assert_eq!(is_copied(name.as_bytes()), expect, "{name}");
+        }
+    }
 }
