@@ -184,6 +184,14 @@ fn a_login_may_be_for_one_direction() {
         ("--write-only", "copy @/here/new far:", 0),
         ("--write-only", "copy far:in/file @/here/", 2),
         ("--write-only", "copy --dry-run far:in/file @/here/", 2),
+        ("--write-only", "copy -r @/here/ far:", 0),
+        ("--write-only", "copy -r --overwrite always @/here/ far:", 0),
+        ("--write-only", "copy --dry-run @/here/new far:", 2),
+        ("--write-only", "copy -r --delete @/here/ far:", 2),
+        ("--write-only", "copy -r --delete-excluded @/here/ far:", 2),
+        ("--write-only", "copy -r --delete --max-delete 5 --dry-run @/here/ far:", 2),
+        ("--write-only", "copy --checksum @/here/new far:", 2),
+        ("--write-only", "copy --skip-unchanged @/here/new far:", 2),
         ("--seal tls", "copy @/here/new far:", 0),
         ("--seal tls", "copy --seal tls @/here/new far:", 0),
         ("--seal tls", "copy --seal auth @/here/new far:", 2),
@@ -274,6 +282,33 @@ fn hostile_requests() {
         assert!(!scene.path("new").exists());
         assert_eq!(fs::read_dir(scene.path("jail")).unwrap().count(), 1);
     }
+}
+
+/// A login that only writes tells nothing of what is there, deletes nothing, and resumes its own.
+#[test]
+fn a_login_that_only_writes() {
+    let limited = Limited::new("--write-only");
+    fs::write(limited.scene.path("here/file"), "inside").unwrap();
+    fs::create_dir(limited.scene.path("here/empty")).unwrap();
+    for line in [
+        "copy -n -r --delete @/here/empty/ far:in/",
+        "copy -n --checksum @/here/file far:in/file",
+        "copy --checksum @/here/file far:in/file",
+        "copy --skip-unchanged @/here/file far:in/file",
+        "copy -r --delete @/here/ far:in/",
+    ] {
+        let ran = limited.run(line);
+        assert_eq!(ran.code, 2, "{line}\n{ran}");
+        assert!(ran.stderr.contains("may only write"), "{line}\n{ran}");
+        assert!(!format!("{ran}").contains("deep/file"), "no names: {line}\n{ran}");
+        limited.scene.assert_holds("jail/in", &["deep/file", "file"]);
+    }
+    fs::write(limited.scene.path("here/file"), "replaced").unwrap();
+    let ran = limited.run("copy @/here/file far:in/file");
+    assert_eq!((ran.code, limited.text("jail/in/file").as_deref()), (3, Some("inside")), "{ran}");
+    let ran = limited.run("copy --overwrite always @/here/file far:in/file");
+    assert_eq!((ran.code, limited.text("jail/in/file").as_deref()), (0, Some("replaced")), "{ran}");
+    limited.check_outside();
 }
 
 /// What is replaced or deleted beneath the folder is kept beneath it, or stays.

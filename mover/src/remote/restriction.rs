@@ -10,14 +10,14 @@ use crate::wire::message::{Open, Role};
 use base::cpus::Cpus;
 use base::fault::Fault;
 use base::job::Location;
-use base::settings::Seal;
+use base::settings::{Delete, Seal, Settings, SkipUnchanged};
 
 /// What a client may do with a far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restriction {
     /// Every path is resolved beneath this folder.
     pub root: PathBuf,
-    /// The only role that the far side takes.
+    /// The only role that the far side takes. A sink alone removes and compares nothing.
     pub only: Option<Role>,
     /// The weakest protection of streams that it accepts.
     pub least: Seal,
@@ -106,6 +106,7 @@ impl Restriction {
                      from another place, or log in with another key",
                 ));
             }
+            (Some(Role::Sink), Role::Sink) => write_only(&open.settings)?,
             _ => {}
         }
         let seal = open.settings.seal;
@@ -132,6 +133,26 @@ impl Restriction {
             None => Ok(None),
         }
     }
+}
+
+/// A login that only writes makes files, replaces them as `--overwrite` says, and resumes its own;
+/// it removes nothing, and does not find out what is there.
+fn write_only(settings: &Settings) -> Result<(), Fault> {
+    let does = match settings {
+        Settings { delete: Delete::On | Delete::Excluded, .. } => "delete: leave out --delete",
+        Settings { dry_run: true, .. } => "say what is there: leave out --dry-run",
+        Settings { skip_unchanged: SkipUnchanged::Checksum, .. } => {
+            "compare with what is there: leave out --checksum"
+        }
+        Settings { skip_unchanged: SkipUnchanged::Times, .. } => {
+            "compare with what is there: leave out --skip-unchanged"
+        }
+        _ => return Ok(()),
+    };
+    Err(Fault::usage(format!(
+        "this login may only write (it is --write-only there), and the far side does not {does}, \
+         or log in with another key"
+    )))
 }
 
 fn cpus_of(asked: &[u8]) -> Result<Option<Cpus>, Fault> {
@@ -185,7 +206,6 @@ fn text(value: OsString) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::settings::Settings;
 
     fn parse(line: &str) -> Result<Option<Restriction>, String> {
         PeerOptions::parse(line.split_whitespace().map(OsString::from))?.restriction()
