@@ -358,7 +358,7 @@ pub(crate) static MAX_DELETE: CliOption<u64> = CliOption {
     default: "",
     help: "Delete nothing if there are more than N names to delete",
     more: "All are counted first, files and folders alike; the exit code is then 3, and the copy \
-           is complete. Without it any number is deleted.",
+           is complete. Without it any number is deleted, but none where the source is empty.",
     group: Group::Copying,
     commands: COPY,
 };

@@ -25,6 +25,8 @@ pub use self::pass::{Pass, Removed, Step};
 pub struct Mirror {
     state: State,
     names: SourceNames,
+    /// Roots below which the source has something; the last of them is the one of the moment.
+    filled: Vec<Vec<u8>>,
     stays: Arc<Stays>,
     volume: Arc<dyn Volume>,
     /// Of this transfer's temporary names.
@@ -82,6 +84,7 @@ impl Mirror {
         Ok(Some(Mirror {
             state: State::Noting,
             names: SourceNames::new(settings.memory_bytes),
+            filled: Vec::new(),
             stays,
             volume: volume.clone(),
             tag: tag.to_string(),
@@ -95,6 +98,9 @@ impl Mirror {
     /// Notes what the source offers.
     pub(crate) fn note(&mut self, entries: &[Entry]) {
         for entry in entries {
+            if !entry.is_root {
+                self.fill(&entry.path);
+            }
             match entry.kind {
                 EntryKind::Directory => {
                     self.names.note(&entry.path, Noted::Folder);
@@ -110,7 +116,31 @@ impl Mirror {
 
     /// Notes what the source has and does not offer.
     pub(crate) fn note_present(&mut self, paths: &[Vec<u8>]) {
-        paths.iter().for_each(|path| self.names.note(path, Noted::Present));
+        for path in paths {
+            self.fill(path);
+            self.names.note(path, Noted::Present);
+        }
+    }
+
+    /// The source has something at this path, which is no root.
+    fn fill(&mut self, path: &[u8]) {
+        if self.filled.last().is_some_and(|root| is_below(path, root) && !root.is_empty()) {
+            return; // nearly always
+        }
+        let begun = &self.stays.lock().begun;
+        let root = begun.iter().rev().find(|root| is_below(path, root));
+        let root = root.map_or(&b""[..], Vec::as_slice);
+        if !self.filled.iter().any(|filled| filled == root) {
+            self.filled.push(root.to_vec());
+        }
+    }
+
+    /// Roots of the source below which it has nothing, although it was asked to tell all: what is
+    /// mounted there may be away.
+    fn empty_roots(&self) -> Vec<Vec<u8>> {
+        let mut empty = self.stays.roots();
+        empty.retain(|root| !self.filled.contains(root));
+        empty
     }
 
     /// An object of the source is not here, or not as it is there.
@@ -214,6 +244,11 @@ impl SourceNames {
         let has = |noted| self.hashes.binary_search(&key(path, noted)).is_ok();
         [Noted::Folder, Noted::Other, Noted::Present].into_iter().find(|noted| has(*noted))
     }
+}
+
+/// True for what is in this folder, at any depth.
+fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 fn key(path: &[u8], noted: Noted) -> u64 {

@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use crate::io::volume::{StatusKind, Volume, show};
 use crate::pump::sink::clean::{is_ours, is_part_of};
-use crate::pump::sink::mirror::{Mirror, Noted, SourceNames, Stays};
+use crate::pump::sink::mirror::{Mirror, Noted, SourceNames, Stays, is_below};
 use base::fault::{Class, Fault};
 
 /// A walk that removes, or only counts or tells what it would remove.
@@ -27,6 +27,11 @@ pub struct Pass {
     /// Where there is more, nothing is removed.
     most: Option<u64>,
     found: u64,
+    /// Folders that are empty at the source: from them nothing is removed unless `most` was said.
+    empty_roots: Vec<Vec<u8>>,
+    /// All folders that were named as sources.
+    all_named: Vec<Vec<u8>>,
+    found_in_empty: u64,
 }
 
 /// What is done with a name that the source does not have.
@@ -93,6 +98,8 @@ impl Pass {
             all_roots.truncate(1); // the others are in it
         }
         let then = if mirror.is_dry { Doing::Tell } else { Doing::Remove };
+        let empty_roots = if mirror.most.is_some() { Vec::new() } else { mirror.empty_roots() };
+        let counts_first = mirror.most.is_some() || !empty_roots.is_empty();
         Pass {
             volume: mirror.volume.clone(),
             names,
@@ -101,10 +108,13 @@ impl Pass {
             roots: all_roots.clone().into_iter(),
             all_roots,
             open: Vec::new(),
-            doing: if mirror.most.is_some() { Doing::Count } else { then },
+            doing: if counts_first { Doing::Count } else { then },
             then,
             most: mirror.most,
             found: 0,
+            empty_roots,
+            all_named: mirror.stays.roots(),
+            found_in_empty: 0,
         }
     }
 
@@ -149,7 +159,7 @@ impl Pass {
         if self.doing != Doing::Count {
             return false;
         }
-        if let Some(fault) = self.too_many() {
+        if let Some(fault) = self.too_many().or_else(|| self.nothing_there()) {
             removed.failed.push((Vec::new(), fault));
             return false;
         }
@@ -165,6 +175,18 @@ impl Pass {
              deleted; see which they are by --dry-run, and raise --max-delete",
             self.found,
             show(&*self.volume, b"")
+        );
+        Some(Fault::new(Class::SomeFailed, text))
+    }
+
+    fn nothing_there(&self) -> Option<Fault> {
+        let found = Some(self.found_in_empty).filter(|found| *found > 0)?;
+        let root = self.empty_roots.first()?;
+        let text = format!(
+            "nothing is deleted in '{}': the source has nothing for it, and it holds {found} \
+             names; see whether what should be mounted at the source is there, or say how many \
+             may go by --max-delete",
+            show(&*self.volume, root),
         );
         Some(Fault::new(Class::SomeFailed, text))
     }
@@ -229,7 +251,17 @@ impl Pass {
     fn remove(&mut self, path: Vec<u8>, kind: StatusKind, removed: &mut Removed) {
         self.found += 1;
         let done = match self.doing {
-            Doing::Count => return,
+            Doing::Count => {
+                // In one of the roots with a name, or in the one that holds them.
+                let is_empty = |root: &Vec<u8>| is_below(&path, root) && !root.is_empty();
+                let is_of_named = self.all_named.iter().any(is_empty);
+                let found = match is_of_named {
+                    true => self.empty_roots.iter().any(is_empty),
+                    false => self.empty_roots.iter().any(Vec::is_empty),
+                };
+                self.found_in_empty += u64::from(found);
+                return;
+            }
             Doing::Tell => Ok(()),
             // There are more than were counted.
             Doing::Remove => match self.too_many() {
@@ -277,6 +309,9 @@ pub(super) fn remove_tree(
             then: doing,
             most: None,
             found: 0,
+            empty_roots: Vec::new(),
+            all_named: Vec::new(),
+            found_in_empty: 0,
         };
         let mut removed = Removed::default();
         pass.enter(path.to_vec(), Whose::Stranger, &mut removed);

@@ -94,8 +94,8 @@ fn what_the_source_does_not_have_goes() {
         ("l@ m@ p|", "l@ =", &[], "l"),
         // Only what is below a folder that was named as a source.
         ("s/a s/b t/a u", "s/ s/a s=", &[], "s s/a t t/a u"),
-        ("s/a t/b u", "s/ s= t/ t=", &[], "s t u"),
-        ("s/a t/b u", "s/ = s=", &[], "s"),
+        ("s/a s/b sx/b sx/c u", "s/ s/a s= sx/ sx/c sx=", &[], "s s/a sx sx/c u"),
+        ("s/a s/b t/b u", "s/ s/b x = s=", &[], "s s/b"),
         // Nothing below what is no folder at the source.
         ("d/x", "d =", &[], "d d/x"),
         // Filters count from the source.
@@ -222,4 +222,41 @@ fn a_folder_makes_way_whole_or_not_at_all() {
     assert!(obstacles.check(b"x/a", StatusKind::File).is_ok());
     let never = Settings { overwrite: Overwrite::Never, ..settings(&[]) };
     assert!(mirror(scene.path(), &never).obstacles().is_none());
+}
+
+/// Where the source is empty its mount may be away. What is here, what the source has, and whether
+/// all stays.
+#[test]
+fn an_empty_source_empties_nothing() {
+    let cases = [
+        ("a b/c", "=", true),
+        ("s/a", "s/ s=", true),
+        ("s/a sx/b", "s/ s= sx/ sx/b sx=", true),
+        ("s/a sx/b", "s/ s/b s= sx/ sx=", true),
+        ("a s/b", "s/ s/b s= =", true),
+        ("sx/b u", "s/ s= sx/ sx/c sx=", false),
+        ("a b", "c =", false),
+        ("a b", "c/ =", false),
+    ];
+    for (here, source, stays) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        here.split(' ').for_each(|word| make(folder.path(), word));
+        let before = all_below(folder.path());
+        for is_dry in [true, false] {
+            let settings = Settings { dry_run: is_dry, ..settings(&[]) };
+            let mut mirror = mirror(folder.path(), &settings);
+            mirror.note(&entries(source));
+            let removed = run(mirror);
+            let told = removed.failed.iter().any(|(_, fault)| fault.text.contains("has nothing"));
+            assert_eq!((told, removed.paths.is_empty()), (stays, stays), "{here}: {source}");
+        }
+        assert_eq!(all_below(folder.path()) == before, stays, "{here}: {source}");
+    }
+    // Unless it was said how many may go.
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "a");
+    let settings = Settings { delete_max: Some(1), ..settings(&[]) };
+    let mut mirror = mirror(folder.path(), &settings);
+    mirror.note(&entries("="));
+    assert_eq!(run(mirror).paths, [b"a"]);
 }
