@@ -201,6 +201,7 @@ fn of_copy(
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_s: clock::unix().as_secs_f64(),
         sources: args.sources.clone(),
+        given: Some(args.given.clone()),
         target: args.target.clone(),
         options: Options::of(&args.order.job.settings),
         ..Record::default()

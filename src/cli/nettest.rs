@@ -75,6 +75,8 @@ pub(super) fn run(args: &NetTestArgs, started: Instant) -> u8 {
 #[derive(Debug)]
 pub(crate) struct NetTestArgs {
     order: Order,
+    /// The options, as words, that another test would have.
+    given: Vec<String>,
     /// The host as it was typed.
     shown: Option<String>,
     remote: Remote,
@@ -89,6 +91,7 @@ impl NetTestArgs {
         let host = typed.word("HOST");
         Ok(NetTestArgs {
             order: Order::of(typed, host.as_ref())?,
+            given: typed.repeated(),
             shown: host.map(|host| host.to_string_lossy().into_owned()),
             remote: remote(typed)?,
             explain: typed.has(&showing::EXPLAIN),
@@ -474,7 +477,7 @@ impl Done {
     ) -> i64 {
         let collected = Collected { series: series.clone(), ..Collected::default() };
         let steady = total.receiver.or(total.sender);
-        let ends = args.order.ends(direction);
+        let ends = args.order.ends(direction).having(&args.given);
         let of = (outcome, &args.order.settings);
         let add = |record: &mut Record| {
             record.moved.steady_bytes_per_s = steady.map(|end| end.rate_bits_per_s / 8.0);

@@ -35,6 +35,8 @@ pub(crate) struct CopyArgs {
     /// As typed.
     pub sources: Vec<String>,
     pub target: String,
+    /// The options, as words, that another run would have.
+    pub given: Vec<String>,
     pub order: Order,
     /// Show the evidence of what held the copy back, not only the sentence.
     pub explain: bool,
@@ -139,10 +141,8 @@ impl CopyArgs {
         let (sources, target) = ends(typed).ok_or(help::NO_DESTINATION)?;
         let shown = |word: &OsString| word.to_string_lossy().into_owned();
         let (sources_typed, target_typed) = (sources.iter().map(shown).collect(), shown(&target));
-        let preserve = match typed.has(&copying::PRESERVE) {
-            true => Preserve::Asked,
-            false => Preserve::Usual,
-        };
+        let asked = typed.has(&copying::PRESERVE);
+        let preserve = if asked { Preserve::Asked } else { Preserve::Usual };
         let metrics = typed.value(&showing::METRICS)?;
         let settings = copied(typed)?;
         let live = live(typed)?;
@@ -175,6 +175,7 @@ impl CopyArgs {
         Ok(CopyArgs {
             sources: sources_typed,
             target: target_typed,
+            given: typed.repeated(),
             order,
             explain: typed.has(&showing::EXPLAIN),
             stats: typed.has(&showing::STATS),

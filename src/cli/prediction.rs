@@ -228,6 +228,7 @@ impl PredictArgs {
         let recording = Recording { store: typed.value(&RESULTS)?, refused: true };
         let copy = CopyArgs {
             sources: sources_typed,
+            given: Vec::new(),
             target: target_typed,
             order,
             explain: false,

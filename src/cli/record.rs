@@ -49,9 +49,15 @@ pub(super) struct Ends {
     source_file_system: Option<String>,
     sink_file_system: Option<String>,
     far_host: Option<String>,
+    /// The options, as words, where a page shows how to repeat the run.
+    given: Option<Vec<String>>,
 }
 
 impl Ends {
+    pub(super) fn having(self, given: &[String]) -> Ends {
+        Ends { given: Some(given.to_vec()), ..self }
+    }
+
     /// Generated at one end and discarded at the other: no file system is involved.
     pub(crate) fn of_null(source: String, target: String) -> Ends {
         Ends { sources: vec![source], target, ..Ends::default() }
@@ -68,6 +74,7 @@ impl Ends {
             source_file_system: here(job.sources.first(), &job.source_host),
             sink_file_system: here(Some(&job.target), &job.target_host),
             far_host: job.source_host.clone().or_else(|| job.target_host.clone()),
+            given: None,
         }
     }
 
@@ -129,6 +136,7 @@ pub(crate) fn keep_with(
         predicted: collected.expected.as_ref().map(Predicted::from),
         far_host: ends.far_host.as_deref(),
     });
+    record.given.clone_from(&ends.given);
     add(&mut record);
     match opened.map(|opened| opened.and_then(|(_, mut store)| store.insert(&record))) {
         None => {}

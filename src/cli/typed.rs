@@ -14,6 +14,7 @@ use super::endpoint;
 use super::habits;
 use super::help;
 use super::options::moving::{CONFIG, PROFILE};
+use super::options::recording::PATH_SAMPLES;
 use super::options::{self, CliOption, Shape, any_of};
 use super::parser;
 use super::words;
@@ -198,6 +199,35 @@ impl Typed {
     /// The names of all options that were given.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.options.iter().map(|given| given.option.description().name)
+    }
+
+    /// The options that make another run what this one is, as words. Of several with one name the
+    /// last is enough, unless each counts. What they name is readable by all users of the host
+    /// while the program runs: secrets are not given to it as options.
+    pub(super) fn repeated(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (at, given) in self.options.iter().enumerate() {
+            let about = given.option.description();
+            let is_shown =
+                matches!(about.group, options::Group::Showing | options::Group::Recording);
+            let is_source = [PROFILE.name, CONFIG.name].contains(&about.name);
+            let counts = given.option.shape() == Shape::Values
+                || !self.options[at + 1..].iter().any(|later| later.option.is(given.option));
+            if is_source || !counts || is_shown && about.name != PATH_SAMPLES.name {
+                continue;
+            }
+            let value = given.value.to_string_lossy();
+            match given.option.shape() {
+                Shape::Nothing => words.push(format!("--{}", about.name)),
+                Shape::ValueOrNothing if value.is_empty() => {
+                    words.push(format!("--{}", about.name))
+                }
+                Shape::ValueOrNothing => words.push(format!("--{}={value}", about.name)),
+                _ if value.starts_with('-') => words.push(format!("--{}={value}", about.name)),
+                _ => words.extend([format!("--{}", about.name), value.into_owned()]),
+            }
+        }
+        words
     }
 
     /// True for an option of this name on the command line itself.

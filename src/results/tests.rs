@@ -237,7 +237,8 @@ prop_compose! {
         });
         Record {
             schema: Schema::default(),
-            id: 0, command, version, started_unix_s, sources, target, place, options, conditions,
+            id: 0, command, version, started_unix_s, sources, target, given: None, place, options,
+            conditions,
             moved, source, sink, machines, predicted, void_reason, compression,
             round_trips, remote, cell, tcp,
             gates: gates.into_iter().map(gate).collect(),

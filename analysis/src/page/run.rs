@@ -2,6 +2,8 @@
 //! cost, and how to repeat it.
 
 pub(super) mod command;
+
+pub use command::line as command_line;
 mod costs;
 mod over_time;
 mod stages;

@@ -136,6 +136,10 @@ pub struct Record {
     /// As typed on the command line.
     pub sources: Vec<String>,
     pub target: String,
+    /// The options of the command, as words, from wherever they came, but for those that only show
+    /// or record a run. `None` where they are not known.
+    #[serde(default)]
+    pub given: Option<Vec<String>>,
     /// Its place in an experiment, if it is part of one.
     pub place: Option<PlaceInExperiment>,
     pub options: Options,

@@ -3,7 +3,6 @@
 use crate::page::Block;
 use crate::record::options::Options;
 use crate::record::sample::{Record, Side};
-use base::settings::Settings;
 use base::units::{Bytes, Rate};
 
 /// What was left to the program, and what it did.
@@ -62,60 +61,35 @@ fn of_side(name: &str, side: &Side, options: &Options) -> Vec<(String, String)> 
 }
 
 pub(super) fn blocks(record: &Record) -> Vec<Block> {
-    if record.sources.is_empty() || !matches!(record.command.as_str(), "copy" | "net-test") {
-        return Vec::new();
-    }
+    let Some(line) = line(record) else { return Vec::new() };
     vec![
         Block::Text(
-            "With the options that differ from the defaults, and the numbers that were used:"
+            "With the options that it had, from the command line, the configuration, the \
+             environment and a profile:"
                 .into(),
         ),
-        Block::Command(line(record)),
+        Block::Command(line),
     ]
 }
 
-/// The command line.
-fn line(record: &Record) -> String {
-    let usual = Options::of(&Settings::default());
-    let options = &record.options;
-    let mut words: Vec<String> = vec!["datapump".into(), record.command.clone()];
-    let mut option = |name: &str, value: Option<String>, usual: Option<String>| {
-        if let Some(value) =
-            value.filter(|value| Some(value) != usual.as_ref() && !value.is_empty())
-        {
-            words.push(format!("--{name}"));
-            words.push(quoted(&value));
-        }
+/// The command line, where it is known.
+pub fn line(record: &Record) -> Option<String> {
+    let given = record.given.as_ref()?;
+    let ends: Vec<&String> = match record.command.as_str() {
+        "copy" => record.sources.iter().chain([&record.target]).collect(),
+        "net-test" => record.remote.iter().map(|remote| &remote.host).collect(),
+        _ => return None,
     };
-    let text = |number: u64| Some(number.to_string());
-    let size = |bytes: u32| Some(Bytes(bytes.into()).typed());
-    let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0}B"));
-    let some = |text: &str| Some(text.to_string());
-    let streams = if options.streams_auto { some("auto") } else { text(options.streams.into()) };
-    option("streams", streams, text(usual.streams.into()));
-    option("request-size", size(options.request_bytes), size(usual.request_bytes));
-    option("window", options.window_bytes.and_then(size), None);
-    option("congestion", options.congestion.clone(), None);
-    option("rate", rate(options.rate_bytes_per_s), None);
-    option("pace", some(&options.pace), some(&usual.pace));
-    option("lockstep", options.lockstep.clone(), None);
-    option("depth-source", options.depth_source.map(|depth| depth.to_string()), None);
-    option("depth-sink", options.depth_sink.map(|depth| depth.to_string()), None);
-    option("engine", some(&options.engine), some(&usual.engine));
-    option("direct", some(&options.direct), some(&usual.direct));
-    option("seal", some(&options.seal), some(&usual.seal));
-    option("digest", some(&options.digest), some(&usual.digest));
-    option("fsync", some(&options.fsync), some(&usual.fsync));
-    option("compress", some(&options.compress), some(&usual.compress));
-    if options.recursive {
-        words.push("-r".into());
+    if record.sources.is_empty() {
+        return None;
     }
-    let ends = record.sources.iter().chain([&record.target]);
-    let is_copy = record.command == "copy";
-    words.extend(ends.filter(|_| is_copy).map(|end| quoted(end)));
-    let host = record.remote.as_ref().map(|remote| quoted(&remote.host));
-    words.extend(host.filter(|_| !is_copy));
-    words.join(" ")
+    let mut words = vec!["datapump".to_string(), record.command.clone()];
+    words.extend(given.iter().map(|word| quoted(word)));
+    if ends.iter().any(|end| end.starts_with('-') && *end != "-") {
+        words.push("--".into());
+    }
+    words.extend(ends.into_iter().map(|end| quoted(end)));
+    Some(words.join(" "))
 }
 
 /// A word as a shell takes it back; what would hide or reverse text is spelled out.
@@ -159,19 +133,28 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_in_the_command() {
-        let options = Options { streams: 1, window_bytes: Some(1 << 20), ..usual() };
-        let record = Record {
+    fn the_command_has_what_was_given() {
+        let words = |words: &[&str]| Some(words.iter().map(|word| word.to_string()).collect());
+        let record = |given, source: &str| Record {
             command: "copy".into(),
-            sources: vec!["null:1G".into()],
+            sources: vec![source.into()],
             target: "far:null:".into(),
-            options,
+            given,
             ..Record::default()
         };
-        assert_eq!(line(&record), "datapump copy --streams 1 --window 1M null:1G far:null:");
-    }
-
-    fn usual() -> Options {
-        Options::of(&Settings::default())
+        let cases = [
+            (words(&[]), "null:1G", Some("datapump copy null:1G far:null:")),
+            (
+                words(&["--streams", "1", "--exclude=-a b"]),
+                "a",
+                Some("datapump copy --streams 1 '--exclude=-a b' a far:null:"),
+            ),
+            (words(&["--delete"]), "-x", Some("datapump copy --delete -- -x far:null:")),
+            (words(&[]), "-", Some("datapump copy - far:null:")),
+            (None, "a", None),
+        ];
+        for (given, source, expect) in cases {
+            assert_eq!(line(&record(given, source)).as_deref(), expect);
+        }
     }
 }
