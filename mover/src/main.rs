@@ -15,6 +15,7 @@ use mover::remote::{peer, version};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    mover::io::system::outlive_file_size_limit();
     let asked: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(code) = mover::remote::installed::asked(&asked, &["peer"]) {

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{Document, Item, Key, TableLike, Value as TomlValue};
@@ -117,6 +118,9 @@ impl Outside {
             (None, None, Some(path)) => (path.clone(), false),
             (None, None, None) => return Ok(None),
         };
+        if !is_named {
+            owned(&path)?;
+        }
         match fs::read_to_string(&path) {
             Ok(text) => Config::parse(&path, &text).map(Some),
             Err(why) if why.kind() == io::ErrorKind::NotFound && !is_named => Ok(None),
@@ -127,6 +131,25 @@ impl Outside {
         }
     }
 }
+
+/// Refuses a file in which somebody else can name programs that this one starts, as ssh does. One
+/// that was named is of whoever was trusted with it.
+fn owned(path: &Path) -> Result<(), String> {
+    let Ok(found) = fs::metadata(path) else { return Ok(()) }; // reading it says why
+    let user = rustix::process::geteuid().as_raw();
+    let why = match (found.uid(), found.mode()) {
+        (owner, _) if owner != user && owner != 0 => "belongs to another user",
+        (_, mode) if mode & WRITABLE_BY_ALL != 0 => "can be written by everybody",
+        _ => return Ok(()),
+    };
+    Err(format!(
+        "the configuration '{0}' {why}, who could have any program run: make it yours (chown, \
+         chmod go-w), name it with --config {0}, or do without with --config none",
+        path.display()
+    ))
+}
+
+const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// All options of a command line that count, those that others override first. `host` is as typed.
 pub(super) fn complete(

@@ -32,6 +32,8 @@ mod prediction;
 mod profile;
 mod progress;
 mod record;
+#[cfg(test)]
+mod repeated;
 mod report;
 mod results;
 mod settings;
@@ -84,6 +86,7 @@ use s3::S3;
 /// The whole program.
 pub fn main() -> ExitCode {
     let started = Instant::now();
+    system::outlive_file_size_limit();
     // What a program is asked before it is started as a far side.
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
@@ -243,7 +246,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         prediction::predict(outcome, &collected.shape, &job.settings, &known)
     });
     let conclusion = result.map(|outcome| {
-        let ends = record::Ends::of(job, sources.clone(), target.clone());
+        let ends = record::Ends::of(job, sources.clone(), target.clone()).having(&args.given);
         let made = (&outcome, &settings);
         let at_store = store::of_copy(&stores.times(), &outcome);
         let add = |record: &mut Record| store::keep(record, at_store.as_ref());

@@ -11,7 +11,7 @@ pub mod schema;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -89,6 +89,7 @@ impl Store {
                 Fault { text: format!("{}; {ANOTHER}", fault.text), ..fault }
             })?;
         }
+        make_private(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         Store::open_with(path, flags, lasting)
     }
@@ -478,6 +479,29 @@ pub(crate) fn state_folder() -> Option<PathBuf> {
     let state = named("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| Path::new(&home).join(".local/state"));
     Some(state.or_else(home)?.join("datapump"))
+}
+
+/// Makes a new store for its user alone, wherever it is; its log and its index get the same mode.
+/// A link that somebody else has put in its place is refused: it could lead to any file.
+fn make_private(path: &Path) -> Result<(), Fault> {
+    let new = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    if new.is_ok() {
+        return Ok(());
+    }
+    // Why it cannot be made is said where it is opened.
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let user = rustix::process::geteuid().as_raw();
+    match found.is_symlink() && found.uid() != user && found.uid() != 0 {
+        true => Err(Fault::new(
+            Class::Local,
+            format!(
+                "the results store '{}' is a link that another user has made: remove it, or name \
+                 another with --results",
+                path.display()
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

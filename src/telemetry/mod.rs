@@ -237,6 +237,10 @@ fn listen(
         Fault::new(Class::Local, text)
     })?;
     let answer = move |request: &Request| match request.path.as_str() {
+        // A page of another site could give its name this address, and read the answer.
+        _ if !names_this_host(&request.host) => {
+            Answer::status(403, "ask by this host's address or name\n")
+        }
         "/metrics" => {
             let wants_open = request.accept.contains("application/openmetrics-text");
             let wanted = if wants_open { Format::OpenMetrics } else { Format::Text };
@@ -248,6 +252,21 @@ fn listen(
     };
     Server::start(listener, answer)
         .map_err(|why| Fault::system(&format!("serve metrics at {address}"), &why))
+}
+
+/// True for an address, which no name server can have put there, for `localhost`, and for this
+/// host's own name with any domain.
+fn names_this_host(asked: &str) -> bool {
+    let name = asked.rsplit_once(':').map_or(asked, |(name, port)| match port.parse::<u16>() {
+        Ok(_) => name,
+        Err(_) => asked,
+    });
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    address.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || (!name.is_empty() && first(name) == first(&node))
 }
 
 /// A file is for a collector that reads it about as often.
@@ -285,6 +304,24 @@ mod tests {
         }
         let job = |typed: &str| Destination::of(typed).unwrap().job("copy");
         assert_eq!([job("a/backup.prom"), job("9911")], ["backup", "copy"]);
+    }
+
+    #[test]
+    fn only_who_names_this_host_is_answered() {
+        let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let own = [node.clone(), format!("{node}:9911"), node.to_uppercase()];
+        for name in own.iter().map(String::as_str).chain([
+            "127.0.0.1:9911",
+            "localhost:9911",
+            "LOCALHOST",
+            "[::1]:9911",
+            "192.0.2.7",
+        ]) {
+            assert!(names_this_host(name), "{name}");
+        }
+        for name in ["", ":9911", "evil.example:9911", "127.0.0.1.evil.example", "localhost.evil"] {
+            assert!(!names_this_host(name), "{name}");
+        }
     }
 
     fn route() -> Route {

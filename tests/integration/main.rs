@@ -12,6 +12,7 @@ mod corpus;
 mod diagnosis;
 mod digests_also;
 mod doctor;
+mod doors;
 mod ends;
 mod exam;
 mod examples;

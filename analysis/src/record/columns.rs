@@ -96,6 +96,7 @@ pub const COLUMNS: &[Column] = &[
     real_at("started_unix_s"),
     json_at("sources"),
     text_at("target"),
+    json_at("given"),
     text_at("place.experiment"),
     text_at("place.scenario"),
     text_at("place.seed"),

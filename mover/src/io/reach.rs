@@ -39,6 +39,9 @@ pub struct Beneath {
     typed: PathBuf,
 }
 
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
 impl Beneath {
     /// A path as it is resolved beneath the root: a leading slash means the root.
     fn below<'a>(&self, path: &'a Path) -> &'a [u8] {
@@ -125,6 +128,27 @@ impl Reach {
                 Ok(Path::new("/").join(OsStr::from_bytes(&way)))
             }
         }
+    }
+
+    /// True for a link of procfs to an open file, and for a link to such a link.
+    pub(crate) fn is_open_file(&self, path: &Path) -> bool {
+        if matches!(self, Reach::Beneath(_)) {
+            return false; // procfs is not beneath it
+        }
+        let mut at = path.to_path_buf();
+        for _ in 0..LINKS_MAX {
+            let Ok(to) = std::fs::read_link(&at) else { return false };
+            let folder = match at.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+                _ => PathBuf::from("."),
+            };
+            let system = rustix::fs::statfs(&folder);
+            if system.is_ok_and(|system| system.f_type == rustix::fs::PROC_SUPER_MAGIC) {
+                return true;
+            }
+            at = folder.join(to);
+        }
+        false
     }
 
     /// What the path leads to; links are followed.

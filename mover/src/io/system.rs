@@ -558,3 +558,11 @@ pub fn absent_calls() -> Vec<&'static str> {
 
 /// The system call number, which all architectures but alpha share and not every libc names.
 const CACHESTAT: libc::c_long = 451;
+
+/// A file that grows past the limit of this process (`ulimit -f`) is then a failed write, with a
+/// reason; without this the kernel ends the process, which says nothing.
+pub fn outlive_file_size_limit() {
+    let noted = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // A handler, as a program that is started would inherit that a signal is ignored.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+}

@@ -49,6 +49,7 @@ fn record(streams: u32, samples: u64) -> Record {
         id: 7,
         command: "copy".into(),
         sources: vec!["a".into()],
+        given: Some(vec!["--streams".into(), streams.to_string()]),
         target: "far:b".into(),
         options: Options { streams: streams as u16, ..Options::of(&Settings::default()) },
         moved: Moved {

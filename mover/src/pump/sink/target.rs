@@ -120,6 +120,12 @@ impl Target {
                             target writes to standard output";
                 Err(Fault::usage(format!("'{}' {text}", path.display())))
             }
+            // Such as /dev/stdout: what it leads to is open, and has a name of its own.
+            Ok(_) if reach.is_open_file(path) => {
+                let text = "is an open file of a process, which a file does not replace: '-' as \
+                            the target writes to standard output";
+                Err(Fault::usage(format!("'{}' {text}", path.display())))
+            }
             Ok(_) => Target::file(path, reach),
             Err(Errno::NOENT) => {
                 if origin.single && !wants_directory {
