@@ -103,6 +103,8 @@ pub struct ExtraSums {
 }
 
 impl ExtraSums {
+    pub const NONE: ExtraSums = ExtraSums { adler32: None, crc32c: None, md5: None, sha256: None };
+
     pub fn get(&self, kind: ExtraDigest) -> Option<&[u8]> {
         match kind {
             ExtraDigest::Adler32 => self.adler32.as_ref().map(|sum| &sum[..]),

@@ -371,6 +371,15 @@ impl Cleaned {
     }
 }
 
+/// What is told of as a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    File,
+    /// Another name of a file: it has that file's digests, and no bytes were moved for it.
+    HardLink,
+    SymbolicLink,
+}
+
 /// What a user is told while a transfer runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
@@ -380,6 +389,7 @@ pub enum Notice {
     /// An object has its final name (or, for null and pipes, all its bytes have arrived).
     FileDone {
         path: Vec<u8>,
+        kind: FileKind,
         bytes: u64,
         digest: Option<String>,
         /// Digests besides.
@@ -388,6 +398,7 @@ pub enum Notice {
     /// A dry run found that this would be copied.
     WouldCopy {
         path: Vec<u8>,
+        kind: FileKind,
         bytes: u64,
     },
     FileFailed {

@@ -76,6 +76,10 @@ pub const STRANGERS_MAX: usize = 128;
 /// would evict everything else from it, and must reach the disk anyway.
 pub const DIRECT_BYTES_MIN: u64 = 16 << 20;
 
+/// Files of which more names may come, at a time. Beyond it a further name is a file of its own, as
+/// memory is bounded.
+pub const TWINS_MAX: usize = 1 << 19;
+
 const _: () = assert!(SAMPLES_MAX * super::packed::SAMPLE_BYTES_MAX + 64 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(OFFER_BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(REQUEST_BYTES_STEP));

@@ -75,6 +75,8 @@ pub struct Settings {
     pub fresh: bool,
     /// Make the folders above the destination that are missing.
     pub mkpath: bool,
+    /// Copy each name of a file that has several as a file of its own.
+    pub names_apart: bool,
     /// How long a connection may move nothing before it is given up.
     pub stall: Nanos,
     pub path_samples: PathSamples,
@@ -418,6 +420,7 @@ impl Default for Settings {
             errors_max: None,
             fresh: false,
             mkpath: false,
+            names_apart: false,
             stall: Nanos::from_millis(10_000),
             path_samples: PathSamples::On,
             null_cycle_bytes: 0,

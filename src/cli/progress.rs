@@ -18,7 +18,7 @@ use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
-use base::job::{Notice, StreamPath};
+use base::job::{FileKind, Notice, StreamPath};
 use base::units::Nanos;
 use mover::pump::watch::{Pending, Watch};
 use mover::receipt::Receipt;
@@ -184,16 +184,17 @@ impl Follower {
                 self.console.warning(&text);
                 self.start_over();
             }
-            Notice::FileDone { path, bytes, digest, extra } => {
-                self.collected.shape.add(bytes);
-                self.show_file(&path, bytes, || {
-                    json::file_done(&path, bytes, digest.as_deref(), &extra)
-                });
-                self.note(&path, digest.as_deref(), &extra);
+            Notice::FileDone { path, kind, bytes, digest, extra } => {
+                self.note_shape(kind, bytes);
+                let event = || json::file_done((&path, kind, bytes), digest.as_deref(), &extra);
+                self.show_file(&path, bytes, event);
+                if kind != FileKind::SymbolicLink {
+                    self.note(&path, digest.as_deref(), &extra);
+                }
             }
-            Notice::WouldCopy { path, bytes } => {
-                self.collected.shape.add(bytes);
-                self.show_file(&path, bytes, || json::would_copy(&path, bytes));
+            Notice::WouldCopy { path, kind, bytes } => {
+                self.note_shape(kind, bytes);
+                self.show_file(&path, bytes, || json::would_copy(&path, kind, bytes));
             }
             Notice::Deleted { path } => self.show_deleted(&path, Dry::No),
             Notice::WouldDelete { path } => self.show_deleted(&path, Dry::Yes),
@@ -208,6 +209,13 @@ impl Follower {
                     self.collected.failed.push((path, fault));
                 }
             }
+        }
+    }
+
+    /// The sizes of files, by which a later copy is predicted: links have none.
+    fn note_shape(&mut self, kind: FileKind, bytes: u64) {
+        if kind == FileKind::File {
+            self.collected.shape.add(bytes);
         }
     }
 

@@ -422,6 +422,8 @@ fn settings(copying: &Copying) -> Settings {
         fsync: Fsync::File,
         // A staging folder is of one attempt: nothing in it is of an earlier one.
         fresh: true,
+        // The first name may be committed, and gone from there, before the next is made.
+        names_apart: true,
         ..Settings::default()
     }
 }

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::destination::{Destination, FolderLook, Name, Refused, Reply, Step, strange};
 use super::folder::{JobFolder, Part, damaged};
 use super::planning::each_folder;
 use super::records::{Control, Failed, ReceiptLine, ShardDone, bytes_of, text_of};
+use analysis::report::escape;
 use analysis::shards::{Held, names};
 use base::extra::{ExtraDigests, ExtraSums};
 use base::fault::{Class, Fault};
@@ -102,7 +103,11 @@ pub(super) fn merge_receipts(folder: &JobFolder, folders: Vec<Failed>) -> Result
     let mut totals = Totals::default();
     let plan = folder.plan()?;
     let untold = plan.failed.saturating_sub(plan.unplanned.len() as u64);
-    plan.unplanned.into_iter().chain(folders).for_each(|failed| totals.fail(failed));
+    let mut failures = Failures { folder, list: None };
+    for failed in plan.unplanned.into_iter().chain(folders) {
+        failures.add(&failed)?;
+        totals.fail(failed);
+    }
     totals.failed += untold;
     let mut receipt =
         Receipt::create(&receipt_path(folder.path()), ExtraDigests::NONE, Overwrite::Always)?;
@@ -123,6 +128,7 @@ pub(super) fn merge_receipts(folder: &JobFolder, folders: Vec<Failed>) -> Result
             }
             Line::Item(_) if is_range => Ok(()),
             Line::Item(ReceiptLine::Failed(failed)) => {
+                failures.add(&failed)?;
                 totals.fail(failed);
                 Ok(())
             }
@@ -133,8 +139,39 @@ pub(super) fn merge_receipts(folder: &JobFolder, folders: Vec<Failed>) -> Result
             }
         })?;
     }
+    failures.finish()?;
     receipt.finish()?;
     Ok(totals)
+}
+
+/// All that was not copied, a line each, beside the receipt.
+struct Failures<'a> {
+    folder: &'a JobFolder,
+    /// Made for the first.
+    list: Option<BufWriter<fs::File>>,
+}
+
+impl Failures<'_> {
+    fn add(&mut self, failed: &Failed) -> Result<(), Fault> {
+        let path = failures_path(self.folder.path());
+        let fault = |why: io::Error| Fault::io("write", &path, &why);
+        let list = match &mut self.list {
+            Some(list) => list,
+            none => none.insert(BufWriter::new(fs::File::create(&path).map_err(fault)?)),
+        };
+        writeln!(list, "{}", escape::line(&failed.why)).map_err(fault)
+    }
+
+    fn finish(self) -> Result<(), Fault> {
+        let path = failures_path(self.folder.path());
+        let mut list = self.list;
+        let written = list.as_mut().map_or(Ok(()), Write::flush);
+        written.map_err(|why| Fault::io("write", &path, &why))
+    }
+}
+
+fn failures_path(job: &Path) -> PathBuf {
+    job.join("failures")
 }
 
 pub(super) enum Line {

@@ -331,8 +331,7 @@ fn walk(root: &SourceRoot, copying: &WalkedBy, take: &mut TakeSighting<'_>) -> R
     let settings = copying.settings();
     let sources = Sources::look(&[Location::Path(walked(root))], true, &Reach::Host)?;
     let mut stopped_by = None;
-    // A name that is copied by one node cannot be another name of what another node copies.
-    sources.choose(&settings)?.with_names_apart().walk(&settings, &mut |event| {
+    sources.choose(&settings)?.walk(&settings, &mut |event| {
         for sighting in Sighting::of(event) {
             if stopped_by.is_none() {
                 stopped_by = take(sighting).err();
@@ -369,6 +368,8 @@ impl WalkedBy {
             filters: self.filters.clone(),
             min_size: self.min_size,
             max_size: self.max_size,
+            // A name that one node copies cannot be another name of what another node copies.
+            names_apart: true,
             ..Settings::default()
         }
     }

@@ -267,6 +267,8 @@ fn every_name_is_copied_or_told() {
         for name in names {
             assert_same(&scene.path("src").join(name), &scene.path("dst").join(name));
         }
+        let receipt = fs::read_to_string(scene.path("job/receipt")).unwrap();
+        assert_eq!(receipt.lines().count(), names.len(), "{receipt}");
         scene.succeed("verify @/job/receipt @/dst");
     });
 }

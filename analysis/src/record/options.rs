@@ -82,6 +82,8 @@ impl Options {
             group_rules, recursive, links, filters, min_size, max_size, newer, skip_unchanged,
             delete, delete_max, backup_dir, dry_run, errors_max, fresh, mkpath, stall,
             path_samples, compress, null_cycle_bytes,
+            // Of the workers of a spread alone.
+            names_apart: _,
         } = settings;
         Options {
             streams: *streams,

@@ -24,7 +24,7 @@ use crate::shards::overview::Overview;
 use crate::study::compression::Findings;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
-use base::job::{CleanEvent, Verified};
+use base::job::{CleanEvent, FileKind, Verified};
 use base::units::Nanos;
 
 /// When something happened, on both clocks.
@@ -123,6 +123,9 @@ pub struct File {
     /// `done`, `failed` or `deleted`, or after a dry run `would_copy` or `would_delete`; of `clean`
     /// `removed`, `would_remove` or `held`.
     state: &'static str,
+    /// `hard` for another name of a file, `symbolic` for a symbolic link: of neither bytes move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,15 +211,28 @@ pub fn progress(seen: &Seen, meter: &Meter) -> Event {
     })
 }
 
-pub fn file_done(path: &[u8], bytes: u64, digest: Option<&str>, also: &ExtraSums) -> Event {
+pub fn file_done(
+    (path, kind, bytes): (&[u8], FileKind, u64),
+    digest: Option<&str>,
+    also: &ExtraSums,
+) -> Event {
     let digest = digest.map(String::from);
     let also = also.hex().into_iter().map(|(kind, hex)| (kind.name(), hex)).collect();
-    Event::File(File { bytes: Some(bytes), digest, also, ..file(path, "done") })
+    Event::File(File { digest, also, ..sized(path, kind, bytes, "done") })
 }
 
 /// A file that a dry run would copy.
-pub fn would_copy(path: &[u8], bytes: u64) -> Event {
-    Event::File(File { bytes: Some(bytes), ..file(path, "would_copy") })
+pub fn would_copy(path: &[u8], kind: FileKind, bytes: u64) -> Event {
+    Event::File(sized(path, kind, bytes, "would_copy"))
+}
+
+fn sized(path: &[u8], kind: FileKind, bytes: u64, state: &'static str) -> File {
+    let link = match kind {
+        FileKind::File => None,
+        FileKind::HardLink => Some("hard"),
+        FileKind::SymbolicLink => Some("symbolic"),
+    };
+    File { link, bytes: Some(bytes), ..file(path, state) }
 }
 
 /// A name that the source does not have, and that was removed.
@@ -255,6 +271,7 @@ fn file(path: &[u8], state: &'static str) -> File {
         path: String::from_utf8_lossy(path).into_owned(),
         path_hex: std::str::from_utf8(path).is_err().then(hex),
         state,
+        link: None,
         bytes: None,
         digest: None,
         also: BTreeMap::new(),
@@ -331,8 +348,12 @@ mod tests {
     fn lines() {
         check(Event::Warning { text: "a\nb".into() }, r#""event":"warning","text":"a\nb"}"#);
         check(
-            file_done(b"a/b", 3, Some("00ff"), &ExtraSums::default()),
+            file_done((b"a/b", FileKind::File, 3), Some("00ff"), &ExtraSums::NONE),
             r#""event":"file","path":"a/b","state":"done","bytes":3,"digest":"00ff"}"#,
+        );
+        check(
+            file_done((b"c", FileKind::HardLink, 0), Some("00ff"), &ExtraSums::NONE),
+            r#""event":"file","path":"c","state":"done","link":"hard","bytes":0,"digest":"00ff"}"#,
         );
         check(
             file_failed(b"\xff", &Fault::new(Class::Local, "cannot open it")),

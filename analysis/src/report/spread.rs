@@ -204,10 +204,7 @@ pub fn summary(of: &Summary<'_>) -> String {
     }
     let more = of.failed.saturating_sub(FAILURES_SHOWN as u64);
     if more > 0 && of.failures.len() > FAILURES_SHOWN {
-        text.push_str(&format!(
-            "  and {more} more, each of which is named in {}/receipts\n",
-            of.job
-        ));
+        text.push_str(&format!("  and {more} more: all are in {}/failures\n", of.job));
     }
     let (job, destination) = (escape::line(of.job), escape::line(of.destination));
     text.push_str(&format!(

@@ -1,7 +1,7 @@
 //! Owners, extended attributes and access control lists: reading and setting them.
 
 use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Uid, XattrFlags};
@@ -148,6 +148,17 @@ pub fn give(file: BorrowedFd<'_>, attributes: &Attributes) -> Vec<Refused> {
         tried(name, rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()));
     }
     refused
+}
+
+/// Sets the attributes of a new symbolic link in this folder. No call takes the folder and a name:
+/// its path leads through the descriptor, and the last name is not followed.
+pub fn give_link(folder: BorrowedFd<'_>, link: &OsStr, attributes: &Attributes) -> Vec<Refused> {
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(link);
+    let set = |(name, value): &Xattr| {
+        let set = rustix::fs::lsetxattr(&path, &name[..], value, XattrFlags::empty());
+        set.err().map(|errno| Refused { what: What::Attribute, name: name.clone(), errno })
+    };
+    attributes.xattrs.iter().filter_map(set).collect()
 }
 
 /// Sets the owner of what `name` is in this folder, or of the open file itself where it is empty;

@@ -270,7 +270,11 @@ impl Volume for Disk {
             true => self.give_owner_of_name(path, meta.owner),
             false => Ok(()),
         };
-        owned
+        let given = owned.and_then(|()| match &meta.attributes {
+            Some(attributes) => self.give_attributes_of_link(path, attributes),
+            None => Ok(()),
+        });
+        given
             .and_then(|()| self.parent(path))
             .and_then(|(parent, name)| {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;

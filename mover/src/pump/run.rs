@@ -1,7 +1,7 @@
 //! Runs one host's part of a transfer: threads, sockets and the clock around a [`Transfer`], which
 //! decides.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
@@ -448,7 +448,8 @@ fn compare(
 ) -> Option<Compare> {
     let sink = sink.filter(|_| settings.skip_unchanged == SkipUnchanged::Checksum)?;
     let volume = sink.volume()?.clone();
-    Some(Compare { volume, rename: sink.rename(), cancellation: cancellation.clone() })
+    let (rename, cancellation) = (sink.rename(), cancellation.clone());
+    Some(Compare { volume, rename, cancellation, twins: BTreeMap::new() })
 }
 
 /// What the sink of this host begins with, and what finishes its objects where it has one. `alone`:

@@ -33,12 +33,13 @@ use folders::Folders;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
-use crate::io::volume::{Batch, Segment};
+use crate::io::volume::{Batch, Segment, show};
 use crate::pump::sink::afterwards::{Afterwards, Ended, Ready};
 use crate::pump::sink::backup::Backup;
 use crate::pump::sink::expected::Expected;
 use crate::pump::sink::finisher::{Ending, Finished};
 use crate::pump::sink::journal::{Partial, PriorRuns};
+use crate::pump::sink::judging::twin_failed;
 use crate::pump::sink::mirror::Mirror;
 use crate::pump::sink::objects::Objects;
 use crate::pump::sink::owner_map::OwnerMap;
@@ -51,6 +52,7 @@ use crate::wire::manifest::{Chunk, Entry, EntryKind, Layout, Slot};
 use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 use base::fault::{Class, Fault};
 use base::label::Sum;
+use base::limits::TWINS_MAX;
 use base::settings::{Fsync, Settings};
 
 /// The permissions that the owner of a directory needs to put files there.
@@ -101,6 +103,8 @@ pub struct SinkSide {
     backup: Option<Arc<Backup>>,
     /// Open objects whose names something of another kind has.
     blocked: BTreeSet<u64>,
+    /// Files of which more names may come, and that this run gives other bytes.
+    renamed: BTreeSet<u64>,
     /// A folder of which a dry run knows that nothing is in it: something else has its name.
     dry_folder: Option<Vec<u8>>,
     /// Warnings for the user.
@@ -178,6 +182,7 @@ impl SinkSide {
             owners,
             backup,
             blocked: BTreeSet::new(),
+            renamed: BTreeSet::new(),
             dry_folder: None,
             warnings: Vec::new(),
         }
@@ -208,6 +213,7 @@ impl SinkSide {
                 true => self.judge_dry_run(number, entry),
                 false => self.judge(number, entry),
             };
+            self.note_names(number, entry, matches!(verdict, Ok(Verdict::Wanted)));
             match verdict {
                 Ok(Verdict::Wanted) if self.settings.dry_run => done.push((number, None)),
                 Ok(Verdict::Wanted) => wanted[member] = true,
@@ -222,12 +228,14 @@ impl SinkSide {
                     self.note_lacking();
                     // What has arrived of it is kept for a run that may replace the existing file.
                     self.lacking += u64::from(self.is_begun(&entry.path));
+                    self.afterwards.settle(number, Ended::Failed);
                     refused.push(Message::Failed { object: number, fault })
                 }
                 Err(fault) if fault.ends_transfer() => return Err(fault),
                 Err(fault) => {
                     self.note_lacking();
                     self.lacking += 1;
+                    self.afterwards.settle(number, Ended::Failed);
                     refused.push(Message::Failed { object: number, fault });
                 }
             }
@@ -236,11 +244,6 @@ impl SinkSide {
         let mut answer = self.wanted_ranges(&chunk, &wanted);
         self.count(&chunk, &wanted);
         self.check_room()?;
-        for message in &refused {
-            if let Message::Failed { object, .. } = message {
-                self.afterwards.settle(*object, Ended::Failed);
-            }
-        }
         self.expect(&chunk, &wanted);
         self.expect_places(&chunk, &wanted);
         if !held.is_empty() {
@@ -366,10 +369,25 @@ impl SinkSide {
         match ready {
             Ready::Go(name) => self.objects.hand_over(name, None),
             Ready::TwinFailed(name) => {
-                let twin = name.twin.escape_ascii();
-                let text = format!("it is another name of '{twin}', which failed: copy both again");
-                self.objects.hand_over(name, Some(Fault::new(Class::Local, text)));
+                let show = |path| self.target.volume().map(|volume| show(&**volume, path));
+                let [path, twin] = [&name.path, &name.twin].map(|it| show(it).unwrap_or_default());
+                self.objects.hand_over(name, Some(twin_failed(&path, &twin)));
             }
+        }
+    }
+
+    /// Remembers of files with several names whether they get other bytes.
+    fn note_names(&mut self, number: u64, entry: &Entry, is_wanted: bool) {
+        match entry.kind {
+            EntryKind::File
+                if entry.names_follow && is_wanted && self.renamed.len() < TWINS_MAX =>
+            {
+                self.renamed.insert(number);
+            }
+            EntryKind::HardLink if !entry.names_follow => {
+                self.renamed.remove(&entry.twin);
+            }
+            _ => {}
         }
     }
 

@@ -93,6 +93,7 @@ enum Walk {
 /// The outcome of an object, for counting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
+    pub number: u64,
     pub path: Vec<u8>,
     pub bytes: u64,
     pub kind: EntryKind,
@@ -304,7 +305,7 @@ impl SourceSide {
                 self.cost = self.cost.saturating_sub(self.cost_of(size));
                 self.open_bytes -= entry_bytes;
                 self.stretch_count -= self.stretches.remove(&number).unwrap_or_default();
-                Ok(Settled { path, bytes: size, kind })
+                Ok(Settled { number, path, bytes: size, kind })
             }
             None => Err(Fault::peer("the peer finished an object that is not open")),
         }

@@ -48,11 +48,13 @@ mod offering;
 mod pulse;
 mod stream_states;
 mod streams;
+mod twins;
 
 pub(crate) use self::backlog::{Backlog, Ticket, heard_bytes};
 pub use self::finishing::Work;
 pub use self::ledgers::{Here, Ledgers};
 pub(crate) use self::pulse::PeerActivity;
+use self::twins::Twins;
 
 /// How often a transfer gets a [`Event::Beat`]; also the longest delay of an acknowledgement.
 pub const BEAT: Nanos = Nanos::from_millis(10);
@@ -297,6 +299,7 @@ struct Core {
     news: News,
     /// Digests besides of objects that the sink finishes next.
     extra: BTreeMap<u64, ExtraSums>,
+    twins: Twins,
     /// Where files are compared first: objects that are being compared.
     comparing: Option<u64>,
     tally: Tally,
@@ -376,6 +379,7 @@ impl Core {
             look_at: now,
             news: News::none(now),
             extra: BTreeMap::new(),
+            twins: Twins::default(),
             comparing: None,
             tally: Tally::default(),
             excluded: 0,

@@ -239,6 +239,7 @@ impl Watch {
 mod tests {
     use super::*;
     use base::extra::ExtraSums;
+    use base::job::FileKind;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -248,7 +249,8 @@ mod tests {
         let flood = 100_000;
         (0..flood).for_each(|_| watch.warn("w".repeat(1000)));
         let extra = ExtraSums::default();
-        watch.tell(Notice::FileDone { path: Vec::new(), bytes: 1, digest: None, extra });
+        let kind = FileKind::File;
+        watch.tell(Notice::FileDone { path: Vec::new(), kind, bytes: 1, digest: None, extra });
         let pending = watch.pending();
         let kept: Vec<Notice> = told.try_iter().collect();
         let bytes: u64 = kept.iter().map(words_bytes).sum();
@@ -264,9 +266,14 @@ mod tests {
     /// beyond a flush or the end.
     #[test]
     fn what_is_gathered_is_heard_in_order() {
-        let extra = ExtraSums::default();
-        let done =
-            |n: usize| Notice::FileDone { path: vec![n as u8], bytes: 1, digest: None, extra };
+        let (kind, extra) = (FileKind::File, ExtraSums::NONE);
+        let done = |n: usize| Notice::FileDone {
+            path: vec![n as u8],
+            kind,
+            bytes: 1,
+            digest: None,
+            extra,
+        };
         let warning = Notice::Warning("w".into());
         let cases: [(&[Notice], usize); 5] = [
             (&[], 0),

@@ -29,7 +29,7 @@ use crate::io::store::Store;
 use crate::pump::watch::Watch;
 use base::extra::{ExtraDigest, ExtraDigests, ExtraSums, hex};
 use base::fault::{Class, Fault};
-use base::job::{Notice, Verified};
+use base::job::{FileKind, Notice, Verified};
 use base::settings::Overwrite;
 
 /// A receipt that is being written, under a temporary name until `finish`; with a list beside it of
@@ -206,7 +206,8 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
             found.bytes += bytes;
             watch.gauge.files_done.fetch_add(1, Relaxed);
             let digest = entry.digests.into_iter().next().map(|digest| digest.hex);
-            watch.tell(Notice::FileDone { path, bytes, digest, extra: ExtraSums::default() });
+            let (kind, extra) = (FileKind::File, ExtraSums::NONE);
+            watch.tell(Notice::FileDone { path, kind, bytes, digest, extra });
             return;
         }
         Verdict::Differs(bytes) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::reader::{Reader, Writer};
 use base::attributes::Attributes;
 use base::fault::Fault;
+use base::job::FileKind;
 use base::label::Sum;
 use base::limits::{
     ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX, OFFER_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX,
@@ -31,6 +32,18 @@ pub enum EntryKind {
     Leave = 7,
 }
 
+impl EntryKind {
+    /// What it counts as among the files that are copied; `None` for folders, which count apart.
+    pub(crate) fn of_file(self) -> Option<FileKind> {
+        match self {
+            EntryKind::File | EntryKind::Stretch | EntryKind::Pipe => Some(FileKind::File),
+            EntryKind::HardLink => Some(FileKind::HardLink),
+            EntryKind::Link => Some(FileKind::SymbolicLink),
+            EntryKind::Directory | EntryKind::Leave => None,
+        }
+    }
+}
+
 /// One object as the source offers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
@@ -45,8 +58,11 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Where a link points; the path of a hard link's first name; empty for anything else.
     pub link_target: Vec<u8>,
-    /// The number of the object that a hard link is another name of.
+    /// The number of the object that a hard link is another name of, and the length of that file.
     pub twin: u64,
+    pub twin_bytes: u64,
+    /// Of a file and its hard links: more of its names may be offered.
+    pub names_follow: bool,
     /// The file has holes: what has no data on the source's disk needs no space here.
     pub sparse: bool,
     /// The space that a file with holes takes on the source's disk; 0 for anything else.
@@ -65,17 +81,27 @@ const ATTRIBUTES: u8 = 2;
 const SUM: u8 = 4;
 const ROOT: u8 = 8;
 const NAMES: u8 = 16;
+const NAMES_FOLLOW: u8 = 32;
 
 /// The addresses that a pipe takes, as its length is not known yet.
 pub const ENDLESS_BYTES: u64 = 1 << 62;
 
 /// Bytes of an encoded entry besides its path and link target.
-const ENTRY_FIXED_BYTES: usize = 1 + 1 + 8 + 8 + 4 + 4 + 2 + 2 + 8 + 8 + 32;
+const ENTRY_FIXED_BYTES: usize = 1 + 1 + 8 + 8 + 4 + 4 + 2 + 2 + 8 + 8 + 8 + 32;
 
 impl Entry {
     pub fn encoded_bytes(&self) -> usize {
         let attributes = self.attributes.as_ref().map_or(0, |attributes| attributes.bytes());
         ENTRY_FIXED_BYTES + self.path.len() + self.link_target.len() + attributes
+    }
+
+    /// The length of the file that it is, or is another name of.
+    pub(crate) fn file_bytes(&self) -> Option<u64> {
+        match self.kind {
+            EntryKind::File => Some(self.size),
+            EntryKind::HardLink => Some(self.twin_bytes),
+            _ => None,
+        }
     }
 
     pub fn encode(&self, out: &mut Writer) {
@@ -85,7 +111,8 @@ impl Entry {
             | flag(self.attributes.is_some(), ATTRIBUTES)
             | flag(self.attributes.as_ref().is_some_and(|it| it.has_names()), NAMES)
             | flag(self.sum.is_some(), SUM)
-            | flag(self.is_root, ROOT));
+            | flag(self.is_root, ROOT)
+            | flag(self.names_follow, NAMES_FOLLOW));
         out.u64(self.size);
         out.i64(self.mtime_seconds);
         out.u32(self.mtime_nanos);
@@ -94,6 +121,7 @@ impl Entry {
         out.bytes(&self.link_target);
         if self.kind == EntryKind::HardLink {
             out.u64(self.twin);
+            out.u64(self.twin_bytes);
         }
         if self.sparse {
             out.u64(self.allocated_bytes);
@@ -118,13 +146,14 @@ impl Entry {
             other => return Err(Fault::peer(format!("an object of unknown kind {other}"))),
         };
         let flags = from.u8()?;
-        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT | NAMES) != 0 {
+        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT | NAMES | NAMES_FOLLOW) != 0 {
             return Err(Fault::peer("an object with flags that nobody knows"));
         }
         let mut entry = Entry {
             kind,
             sparse: flags & SPARSE != 0,
             is_root: flags & ROOT != 0,
+            names_follow: flags & NAMES_FOLLOW != 0,
             size: from.u64()?,
             mtime_seconds: from.i64()?,
             mtime_nanos: from.u32()?,
@@ -135,6 +164,7 @@ impl Entry {
         };
         if kind == EntryKind::HardLink {
             entry.twin = from.u64()?;
+            entry.twin_bytes = from.u64()?;
         }
         if entry.sparse {
             entry.allocated_bytes = from.u64()?;
@@ -162,11 +192,15 @@ impl Entry {
         };
         let linked = matches!(self.kind, EntryKind::Link | EntryKind::HardLink);
         let fits = self.allocated_bytes <= self.size;
+        let fits = fits && self.twin_bytes < ENDLESS_BYTES;
         if !sized || !fits || self.mtime_nanos >= 1_000_000_000 || self.mode > 0o7777 {
             return Err(Fault::peer("the peer offered an object whose numbers cannot be"));
         }
         if self.is_root && !matches!(self.kind, EntryKind::Directory | EntryKind::Leave) {
             return Err(Fault::peer("the peer offered a root that is no folder"));
+        }
+        if self.names_follow && !matches!(self.kind, EntryKind::File | EntryKind::HardLink) {
+            return Err(Fault::peer("the peer offered more names of what is no file"));
         }
         if self.link_target.is_empty() == linked {
             return Err(Fault::peer("the peer offered a link without a target, or the reverse"));

@@ -1,6 +1,6 @@
 //! What must be true of a run, whatever has happened in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::job::Notice;
 use base::settings::{DigestKind, Fsync};
@@ -104,12 +104,22 @@ impl Hosts {
         if self.fixture.settings.digest != DigestKind::Blake3 {
             return Ok(());
         }
-        for notice in &self.notices {
-            let Notice::FileDone { path, digest: Some(digest), .. } = notice else { continue };
-            let Some(bytes) = self.fixture.sent.get(path) else {
+        let done = self.notices.iter().filter_map(|notice| match notice {
+            Notice::FileDone { path, digest, .. } => Some((&path[..], digest.as_ref())),
+            _ => None,
+        });
+        let told: BTreeMap<&[u8], Option<&String>> = done.collect();
+        for (path, digest) in &told {
+            let of_file = path.strip_suffix(b"-too").and_then(|file| told.get(file));
+            if of_file.is_some_and(|of_file| of_file != digest) {
+                return Err(format!("{} has not its file's digest", path.escape_ascii()));
+            }
+            // An earlier run, whose digests were of another kind, may have completed it.
+            let Some(digest) = digest else { continue };
+            let Some(bytes) = self.fixture.sent.get(*path) else {
                 return Err(format!("{} was not sent", path.escape_ascii()));
             };
-            if *digest != blake3::hash(bytes).to_hex().to_string() {
+            if **digest != blake3::hash(bytes).to_hex().to_string() {
                 return Err(format!("{} has another digest than was told", path.escape_ascii()));
             }
         }

@@ -122,7 +122,10 @@ impl Host {
             .then(|| Finisher::new(Some(volume.clone()), settings.fsync, resume_state.journal));
         let is_compared = part.has_sink && settings.skip_unchanged == SkipUnchanged::Checksum;
         let cancellation = ledgers.cancellation.clone();
-        host.compare = is_compared.then(|| Compare { volume, rename: None, cancellation });
+        host.compare = is_compared.then(|| {
+            let twins = BTreeMap::new();
+            Compare { volume, rename: None, cancellation, twins }
+        });
         let backup = sink.as_ref().and_then(|sink| Backup::of(sink, &settings));
         let mirror = sink
             .as_ref()
@@ -398,7 +401,7 @@ impl Host {
     }
 
     fn step_compare(&mut self) {
-        if let (Some(compare), Some(message)) = (&self.compare, self.offers.pop_front()) {
+        if let (Some(compare), Some(message)) = (&mut self.compare, self.offers.pop_front()) {
             let same = compare.same(&message);
             self.events.push_back(Event::Compared(message, same));
         }

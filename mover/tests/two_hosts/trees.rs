@@ -58,12 +58,14 @@ pub(crate) fn make_tree(rng: &mut Rng, origin: &Arc<SimVolume>) -> (Tree3, VecDe
                 entry.allocated_bytes = size;
             }
             let twin = offered + chunk.len() as u64;
+            entry.names_follow = rng.below(4) == 0;
+            let second = entry.names_follow.then(|| second_name(&entry, twin));
             let from = From { volume: origin.clone(), path: path.clone() };
             chunk.push(Found { entry, from: Some(from) });
-            sent.insert(path.clone(), bytes.clone());
-            if rng.below(4) == 0 {
-                chunk.push(Found { entry: second_name(&path, twin), from: None });
-                sent.insert([&path[..], b"-too"].concat(), bytes);
+            sent.insert(path, bytes.clone());
+            if let Some(entry) = second {
+                sent.insert(entry.path.clone(), bytes);
+                chunk.push(Found { entry, from: None });
             }
         }
         for directory in [&b"a"[..], b"b"] {
@@ -76,11 +78,14 @@ pub(crate) fn make_tree(rng: &mut Rng, origin: &Arc<SimVolume>) -> (Tree3, VecDe
     (sent, chunks)
 }
 
-fn second_name(first: &[u8], twin: u64) -> Entry {
-    let mut entry = entry(EntryKind::HardLink, [first, b"-too"].concat(), 0);
-    entry.link_target = first.to_vec();
-    entry.twin = twin;
-    entry
+fn second_name(file: &Entry, twin: u64) -> Entry {
+    Entry {
+        link_target: file.path.clone(),
+        twin,
+        twin_bytes: file.size,
+        mtime_nanos: file.mtime_nanos,
+        ..entry(EntryKind::HardLink, [&file.path[..], b"-too"].concat(), 0)
+    }
 }
 
 fn entry(kind: EntryKind, path: Vec<u8>, size: u64) -> Entry {

@@ -9,6 +9,7 @@ use crate::io::beneath::Folder;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{SET_ID_BITS, chmod_path, timestamps, umask};
 use crate::io::volume::{Metadata, show};
+use base::attributes::Attributes;
 use base::owners::Owner;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -79,6 +80,21 @@ impl Disk {
         }
         rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
         meta.mtime.map_or(Ok(()), |mtime| rustix::fs::futimens(fd, &timestamps(mtime)))
+    }
+
+    /// Sets the attributes of a new symbolic link.
+    pub(super) fn give_attributes_of_link(
+        &self,
+        path: &[u8],
+        attributes: &Attributes,
+    ) -> Result<(), Errno> {
+        if !attributes.xattrs.is_empty() {
+            let (parent, name) = self.parent(path)?;
+            for refused in attributes::give_link(parent.as_fd(), name, attributes) {
+                self.refuse(refused.what, path, refused.errno);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn refuse(&self, what: What, path: &[u8], errno: Errno) {

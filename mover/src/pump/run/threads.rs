@@ -62,7 +62,7 @@ fn failed(fault: Fault) -> Over {
 }
 
 /// Compares the files here with what is offered.
-pub(super) fn compare(compare: Compare, events: Sender<Event>) -> Sender<Message> {
+pub(super) fn compare(mut compare: Compare, events: Sender<Event>) -> Sender<Message> {
     let (offered, messages) = channel::<Message>();
     spawn("datapump-compare", move || {
         let compared = catch_unwind(AssertUnwindSafe(|| {

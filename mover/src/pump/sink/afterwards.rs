@@ -54,6 +54,10 @@ impl Afterwards {
         })
     }
 
+    pub(crate) fn has_failed(&self, number: u64) -> bool {
+        self.failed.contains(number)
+    }
+
     /// An object is finished: what waited for it alone is ready.
     pub(crate) fn settle(&mut self, number: u64, end: Ended) -> Vec<Ready> {
         self.unsettled.remove(&number);

@@ -297,13 +297,12 @@ fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or(OsStr::new(""))
 }
 
-/// True for a path whose last name only datapump gives, `.datapump-<8 hex>-<1 to 16 of
-/// 0-9a-z>.part` and `.datapump-<16 hex>.journal`, and for what a job of `spread` has at its
-/// destination: `.datapump-spread`, with all that is in it.
+/// True for names that only datapump gives, and for what is below a folder of such a name:
+/// `.datapump-<8 hex>-<1 to 16 of 0-9a-z>.part`, `.datapump-<16 hex>.journal`, and what a job of
+/// `spread` has at its destination, `.datapump-spread`.
 pub fn is_ours(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    kind_of(name).is_some()
-        || path.split(|byte| *byte == b'/').any(|name| name == SPREAD_FOLDER.as_bytes())
+    let is_own = |name: &[u8]| name == SPREAD_FOLDER.as_bytes() || kind_of(name).is_some();
+    path.split(|byte| *byte == b'/').any(is_own)
 }
 
 /// True for a path whose last name is that of a part with this tag.
@@ -360,7 +359,7 @@ mod tests {
             (".datapump-spread", true),
             ("a/.datapump-spread/b/c", true),
             ("a/.datapump-0123abcd-7.part", true),
-            (".datapump-0123abcd-7.part/a", false),
+            (".datapump-0123abcd-7.part/a", true),
             (".datapump-spread-1/a", false),
             ("a.datapump-spread", false),
         ] {

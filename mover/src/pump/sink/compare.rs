@@ -1,6 +1,7 @@
 //! Finds destination files that already have the bytes of their source. Reading them can take long,
 //! so a separate thread does it, in the order of the offers.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::wire::manifest::{Entry, EntryKind};
 use crate::wire::message::Message;
 use base::fault::Fault;
 use base::label::Sum;
+use base::limits::TWINS_MAX;
 
 /// Compares offered objects with what is at the destination.
 #[derive(Debug)]
@@ -19,24 +21,47 @@ pub struct Compare {
     /// The single object's name here, where it is another.
     pub rename: Option<Vec<u8>>,
     pub cancellation: Arc<Cancellation>,
+    /// Digests of files of which more names may come, by number.
+    pub twins: BTreeMap<u64, Sum>,
 }
 
 impl Compare {
     /// The numbers of the objects of an offer that are at the destination, byte for byte.
-    pub fn same(&self, message: &Message) -> Vec<u64> {
+    pub fn same(&mut self, message: &Message) -> Vec<u64> {
         let Message::Offer { first, entries } = message else { return Vec::new() };
-        let numbered = (*first..).zip(entries);
-        numbered.filter(|(_, entry)| self.is_same(entry)).map(|(number, _)| number).collect()
+        let mut same = Vec::new();
+        for (number, entry) in (*first..).zip(entries) {
+            let sum = match entry.kind {
+                EntryKind::File => entry.sum,
+                EntryKind::HardLink => self.twins.get(&entry.twin).copied(),
+                _ => None,
+            };
+            self.note_twin(number, entry);
+            if sum.is_some_and(|sum| self.is_same(entry, sum)) {
+                same.push(number);
+            }
+        }
+        same
     }
 
-    fn is_same(&self, entry: &Entry) -> bool {
+    fn note_twin(&mut self, number: u64, entry: &Entry) {
+        match (entry.kind, entry.sum) {
+            (EntryKind::File, Some(sum)) if entry.names_follow && self.twins.len() < TWINS_MAX => {
+                self.twins.insert(number, sum);
+            }
+            (EntryKind::HardLink, _) if !entry.names_follow => {
+                self.twins.remove(&entry.twin);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_same(&self, entry: &Entry, expect: Sum) -> bool {
         let path = self.rename.as_ref().unwrap_or(&entry.path);
-        let Some(expect) = entry.sum.filter(|_| entry.kind == EntryKind::File) else {
-            return false;
-        };
         let candidate = matches!(
             self.volume.status(path),
-            Ok(Some(status)) if status.kind == StatusKind::File && status.size == entry.size
+            Ok(Some(status))
+                if status.kind == StatusKind::File && Some(status.size) == entry.file_bytes()
         );
         // A file that cannot be read is not known to be the same: it is judged as any other.
         let going = || !self.cancellation.is_cancelled();
@@ -93,9 +118,10 @@ mod tests {
         };
         let names = ["other", "same", "longer", "missing", "folder"];
         let entries: Vec<Entry> = names.iter().map(|name| entry(name)).collect();
-        let compare = Compare { volume, rename: None, cancellation: Arc::default() };
+        let (cancellation, twins) = (Arc::default(), BTreeMap::new());
+        let mut compare = Compare { volume, rename: None, cancellation, twins };
         assert_eq!(compare.same(&Message::Offer { first: 7, entries: entries.clone() }), [8]);
-        let renamed = Compare { rename: Some(b"same".to_vec()), ..compare };
+        let mut renamed = Compare { rename: Some(b"same".to_vec()), ..compare };
         assert_eq!(
             renamed.same(&Message::Offer { first: 0, entries: entries[3..4].to_vec() }),
             [0]

@@ -12,6 +12,7 @@ use crate::pump::sink::{SinkSide, Verdict};
 use crate::pump::source::walk::{has_time, mtime_of};
 use crate::wire::manifest::{Entry, EntryKind};
 use base::fault::{Class, Fault};
+use base::limits::TWINS_MAX;
 use base::settings::{Fsync, Overwrite, SkipUnchanged};
 
 impl SinkSide {
@@ -24,15 +25,7 @@ impl SinkSide {
             });
         };
         let volume = volume.clone();
-        if is_ours(&entry.path) {
-            let text = format!(
-                "'{}' has a name that datapump keeps for what is not complete: rename it, or \
-                 leave it out",
-                show(&*volume, &entry.path)
-            );
-            return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
-        }
-        if let Some(refusal) = self.refused(entry) {
+        if let Some(refusal) = self.refused(&*volume, entry) {
             return Ok(Verdict::Refused(refusal));
         }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
@@ -54,8 +47,10 @@ impl SinkSide {
                 let is_there = status.is_some_and(|there| there.kind == StatusKind::Directory);
                 return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
             }
-            EntryKind::HardLink if is_same_file(&*volume, &entry.path, &entry.link_target)? => {
-                return Ok(Verdict::Wanted);
+            EntryKind::HardLink => {
+                if let Some(verdict) = self.judge_name(&*volume, entry)? {
+                    return Ok(verdict);
+                }
             }
             _ => {}
         }
@@ -86,7 +81,37 @@ impl SinkSide {
         Ok(refusal.map_or(Verdict::Wanted, Verdict::Refused))
     }
 
-    fn refused(&self, entry: &Entry) -> Option<Fault> {
+    /// The verdict on another name of a file, where that follows from the file's.
+    fn judge_name(&self, volume: &dyn Volume, entry: &Entry) -> Result<Option<Verdict>, Fault> {
+        if self.afterwards.has_failed(entry.twin) {
+            let path = show(volume, &entry.path);
+            return Ok(Some(Verdict::Refused(twin_failed(
+                &path,
+                &show(volume, &entry.link_target),
+            ))));
+        }
+        if !is_same_file(volume, &entry.path, &entry.link_target)? {
+            return Ok(None);
+        }
+        // It is in its place already, unless the file gets new bytes, and so is another one soon.
+        Ok(Some(match self.settings.skip_unchanged {
+            _ if self.renamed.contains(&entry.twin) || self.renamed.len() >= TWINS_MAX => {
+                Verdict::Wanted
+            }
+            SkipUnchanged::No => Verdict::Held(None),
+            SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
+        }))
+    }
+
+    fn refused(&self, volume: &dyn Volume, entry: &Entry) -> Option<Fault> {
+        if is_ours(&entry.path) {
+            let text = format!(
+                "'{}' has a name that datapump keeps for what is not complete: rename it, or \
+                 leave it out",
+                show(volume, &entry.path)
+            );
+            return Some(Fault::new(Class::Local, text));
+        }
         let backup = self.backup.as_ref().filter(|backup| backup.has(&entry.path));
         let of_backup = backup.map(|backup| backup.refusal(&entry.path));
         of_backup.or_else(|| self.expected.changed(entry))
@@ -176,31 +201,40 @@ impl SinkSide {
     }
 
     pub(super) fn is_unchanged(&mut self, (number, entry): (u64, &Entry), status: Status) -> bool {
-        match (self.settings.skip_unchanged, entry.kind) {
-            (SkipUnchanged::Times, EntryKind::File) => {
+        let Some(bytes) = entry.file_bytes() else { return false };
+        match self.settings.skip_unchanged {
+            SkipUnchanged::No => false,
+            SkipUnchanged::Times => {
                 let there = (status.kind, status.size, status.mtime);
-                there == (StatusKind::File, entry.size, mtime_of(entry))
+                there == (StatusKind::File, bytes, mtime_of(entry))
             }
-            (SkipUnchanged::Checksum, EntryKind::File) => self.same.remove(&number),
-            _ => false,
+            SkipUnchanged::Checksum => self.same.remove(&number),
         }
     }
 
     /// What would happen to an object: looks, and changes nothing. What an earlier run completed
     /// is kept.
     pub(super) fn judge_dry_run(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
-        let Target::Tree { volume, .. } = &self.target else {
+        let (Target::Tree { volume, .. } | Target::Absent { volume }) = &self.target else {
             return Ok(Verdict::Wanted);
         };
         let volume = volume.clone();
-        if let Some(refusal) = self.refused(entry) {
+        if let Some(refusal) = self.refused(&*volume, entry) {
             return Ok(Verdict::Refused(refusal));
+        }
+        if matches!(self.target, Target::Absent { .. }) {
+            return Ok(Verdict::Wanted);
         }
         if entry.kind == EntryKind::Leave {
             return Ok(Verdict::Done);
         }
         if self.dry_folder.as_ref().is_some_and(|folder| entry.path.starts_with(folder)) {
             return Ok(Verdict::Wanted);
+        }
+        if entry.kind == EntryKind::HardLink
+            && let Some(verdict) = self.judge_name(&*volume, entry)?
+        {
+            return Ok(verdict);
         }
         Ok(match (entry.kind, volume.status(&entry.path)?) {
             (_, None) => Verdict::Wanted,
@@ -216,15 +250,17 @@ impl SinkSide {
                     false => Verdict::Refused(no_directory(&*volume, entry)),
                 }
             }
-            (EntryKind::HardLink, Some(_))
-                if is_same_file(&*volume, &entry.path, &entry.link_target)? =>
-            {
-                Verdict::Wanted
-            }
             (_, Some(status)) => match self.judge_existing(&*volume, (number, entry), status)? {
                 Some(Verdict::Held(_)) => Verdict::Kept,
                 verdict => verdict.unwrap_or(Verdict::Wanted),
             },
         })
     }
+}
+
+/// Why a name is not given: the file that it would be another name of is not there.
+pub(super) fn twin_failed(path: &str, twin: &str) -> Fault {
+    let text =
+        format!("'{path}' is another name of '{twin}', which was not copied: copy both again");
+    Fault::new(Class::Local, text)
 }

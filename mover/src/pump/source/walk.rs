@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use self::hard_links::{HardLinks, NamesOfFile};
+use self::hard_links::HardLinks;
 use self::listed::{Folders, Listed};
 use self::listing::{At, Buffer, Listing, Meta};
 use self::naming::NamesTold;
@@ -77,7 +77,6 @@ pub struct Sources {
     select: Select,
     limits: Limits,
     sums: Sums,
-    names_of_file: NamesOfFile,
     listed: Option<Listed>,
     reach: Reach,
 }
@@ -180,15 +179,9 @@ impl Sources {
             select,
             limits: Limits::default(),
             sums: Sums::None,
-            names_of_file: NamesOfFile::Joined,
             listed: None,
             reach: reach.clone(),
         })
-    }
-
-    /// Each name of a file that has several is offered as a file of its own.
-    pub fn with_names_apart(self) -> Sources {
-        Sources { names_of_file: NamesOfFile::Apart, ..self }
     }
 
     /// Checks the one folder below which a list names what is copied.
@@ -249,14 +242,14 @@ impl Sources {
 
     /// Walks everything; `tell` returns false to stop.
     pub fn walk(self, settings: &Settings, tell: &mut dyn FnMut(WalkEvent) -> bool) {
-        let Sources { roots, select, limits, sums, names_of_file, listed, reach, .. } = self;
+        let Sources { roots, select, limits, sums, listed, reach, .. } = self;
         let mut batch = Offers {
             settings,
             reach,
             found: Vec::new(),
             bytes: 0,
             number: 0,
-            twins: HardLinks::new(names_of_file),
+            twins: HardLinks::new(settings),
             everything: None,
             buffer: Buffer::default(),
             tell,
@@ -265,6 +258,7 @@ impl Sources {
             limits,
             sums,
             names_told: NamesTold::new(settings),
+            links_told: false,
             excluded: 0,
             present: Vec::new(),
             present_bytes: 0,
@@ -368,6 +362,8 @@ struct Offers<'a> {
     limits: Limits,
     sums: Sums,
     names_told: NamesTold,
+    /// It has been said that links with several names are copied as several links.
+    links_told: bool,
     /// Names that the filters left out.
     excluded: u64,
     /// Names that are there and not offered, and their bytes.

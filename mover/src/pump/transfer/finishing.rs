@@ -5,6 +5,7 @@ use crate::pump::sink::mirror::Pass;
 use crate::pump::sink::objects::{Advance, Complete};
 use crate::pump::source::Settled;
 use crate::pump::transfer::Event;
+use crate::pump::transfer::twins::Sums;
 use crate::pump::transfer::{Action, Core};
 use base::fault::Fault;
 use base::units::{Nanos, Tick};
@@ -94,12 +95,17 @@ impl Core {
         let messages = sink.finished(finished);
         if self.source.is_none() {
             for object in finished {
-                let (path, kind, bytes) = (object.path.clone(), object.kind, object.bytes);
+                let (number, path) = (object.number, object.path.clone());
                 match &object.outcome {
                     Ok(sum) => {
-                        self.finished_well(Settled { path, kind, bytes }, *sum, object.extra)
+                        let (kind, bytes) = (object.kind, object.bytes);
+                        let settled = Settled { number, path, kind, bytes };
+                        self.finished_well(settled, (*sum, object.extra));
                     }
-                    Err(fault) => self.failed(path, fault.clone()),
+                    Err(fault) => {
+                        self.twins.settle(number, Sums::default());
+                        self.failed(path, fault.clone());
+                    }
                 }
             }
         }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::pump::source::Settled;
+use crate::pump::transfer::twins::Sums;
 use crate::pump::transfer::{Action, COMPARING_MAX, Core, compared_objects};
 use crate::wire::manifest::EntryKind;
 use crate::wire::message::Message;
@@ -11,7 +12,6 @@ use crate::work::digest::to_hex;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::Notice;
-use base::label::Sum;
 use base::limits::OBJECTS_IN_FLIGHT_MAX;
 
 impl Core {
@@ -145,6 +145,9 @@ impl Core {
                     .iter()
                     .map(|entry| (entry.path.clone(), entry.kind, entry.size))
                     .collect();
+                if self.source.is_none() {
+                    self.twins.note_offer(first, &entries);
+                }
                 let answers = sink.offer(first, entries)?;
                 for answer in answers {
                     self.note_own(first, &paths, &answer);
@@ -173,14 +176,18 @@ impl Core {
         match answer {
             Message::Failed { object, fault } => {
                 let (path, ..) = &paths[(object - first) as usize];
+                self.twins.settle(*object, Sums::default());
                 self.failed(path.clone(), fault.clone());
             }
-            Message::Kept { .. } => self.done.kept += 1,
+            Message::Kept { object } => {
+                self.twins.settle(*object, Sums::default());
+                self.done.kept += 1;
+            }
             Message::Finished { objects } | Message::Held { objects } => {
                 for (object, sum) in objects {
                     let (path, kind, bytes) = paths[(object - first) as usize].clone();
-                    let settled = Settled { path, kind, bytes };
-                    self.finished_well(settled, *sum, ExtraSums::default());
+                    let settled = Settled { number: *object, path, kind, bytes };
+                    self.finished_well(settled, (*sum, ExtraSums::NONE));
                 }
             }
             _ => {}
@@ -210,7 +217,7 @@ impl Core {
                     let source = self.source.as_mut().expect("as above");
                     let settled = source.settle(object)?;
                     let extra = self.extra.remove(&object).unwrap_or_default();
-                    self.finished_well(settled, sum, extra);
+                    self.finished_well(settled, (sum, extra));
                 }
                 Ok(())
             }
@@ -218,18 +225,20 @@ impl Core {
                 for (object, sum) in objects {
                     let source = self.source.as_mut().expect("as above");
                     let settled = source.held_whole(object)?;
-                    self.finished_well(settled, sum, ExtraSums::default());
+                    self.finished_well(settled, (sum, ExtraSums::NONE));
                 }
                 Ok(())
             }
             Message::Failed { object, fault } => {
                 let settled = source.settle(object)?;
+                self.twins.settle(object, Sums::default());
                 let fault = self.of_peer(fault);
                 self.failed(settled.path, fault);
                 Ok(())
             }
             Message::Kept { object } => {
                 source.settle(object)?;
+                self.twins.settle(object, Sums::default());
                 self.done.kept += 1;
                 Ok(())
             }
@@ -244,22 +253,24 @@ impl Core {
         }
     }
 
-    pub(super) fn finished_well(&mut self, settled: Settled, sum: Option<Sum>, extra: ExtraSums) {
-        let Settled { path, kind, bytes } = settled;
-        if matches!(kind, EntryKind::Directory | EntryKind::Leave) {
+    pub(super) fn finished_well(&mut self, settled: Settled, sums: Sums) {
+        let Settled { number, path, kind, bytes } = settled;
+        let (sum, extra) = self.twins.settle(number, sums);
+        let Some(kind) = kind.of_file() else {
             if self.sink.is_none() && kind == EntryKind::Directory {
                 self.done.directories += 1;
             }
             return;
-        }
+        };
         self.done.files += 1;
         self.done.bytes += bytes;
         self.watch.gauge.files_done.fetch_add(1, Relaxed);
-        if self.settings.dry_run {
-            self.watch.tell(Notice::WouldCopy { path, bytes });
-        } else if !matches!(kind, EntryKind::Link | EntryKind::HardLink) {
-            let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
-            self.watch.tell(Notice::FileDone { path, bytes, digest, extra });
-        }
+        self.watch.tell(match self.settings.dry_run {
+            true => Notice::WouldCopy { path, kind, bytes },
+            false => {
+                let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
+                Notice::FileDone { path, kind, bytes, digest, extra }
+            }
+        });
     }
 }

@@ -21,6 +21,7 @@ impl Core {
                 WalkEvent::Chunk(found) => {
                     let source = self.source.as_mut().expect("a walk is the source's");
                     let offer = source.offer(found)?;
+                    self.note_names(&offer);
                     self.say_to_sink(offer)?;
                 }
                 WalkEvent::Unoffered { path, fault } => {
@@ -43,9 +44,16 @@ impl Core {
 
     /// The peer has been offered this: only the source's own ledger learns it now.
     pub(super) fn offered_before(&mut self, found: Vec<Found>) -> Result<(), Fault> {
-        self.source.as_mut().expect("a walk is the source's").offer(found)?;
+        let offer = self.source.as_mut().expect("a walk is the source's").offer(found)?;
+        self.note_names(&offer);
         self.actions.push_back(Action::WalkOn);
         Ok(())
+    }
+
+    fn note_names(&mut self, offer: &Message) {
+        if let Message::Offer { first, entries } = offer {
+            self.twins.note_offer(*first, entries);
+        }
     }
 
     fn end_walk(&mut self) -> Result<(), Fault> {

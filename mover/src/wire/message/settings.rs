@@ -79,6 +79,7 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.option(settings.errors_max, Writer::u32);
     out.flag(settings.fresh);
     out.flag(settings.mkpath);
+    out.flag(settings.names_apart);
     out.u64(settings.stall.0);
     out.u8(settings.path_samples as u8);
     put_pace(out, settings.pace);
@@ -200,6 +201,7 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         errors_max: from.option(Reader::u32)?,
         fresh: from.flag()?,
         mkpath: from.flag()?,
+        names_apart: from.flag()?,
         stall: Nanos(from.u64()?),
         path_samples: get_choice(from, PathSamples::from_code)?,
         pace: get_pace(from)?,

@@ -30,6 +30,8 @@ fn archived() -> Entry {
     let xattrs = vec![(b"user.a".to_vec(), b"\0\xff".to_vec()), (b"user.b".to_vec(), vec![])];
     Entry {
         twin: 8,
+        twin_bytes: ENDLESS_BYTES - 1,
+        names_follow: true,
         sparse: true,
         attributes: Some(
             Attributes { uid: 1, gid: u32::MAX, xattrs, user: b"me".to_vec(), group: vec![] }

@@ -3,15 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::pump::source::walk::listing::Meta;
-
-/// What a further name of a file is offered as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NamesOfFile {
-    /// As another name of that file.
-    Joined,
-    /// As a file of its own.
-    Apart,
-}
+use base::limits::TWINS_MAX;
+use base::settings::Settings;
 
 /// Files with several names, until all of these have been seen.
 #[derive(Debug)]
@@ -29,36 +22,43 @@ struct Twin {
 }
 
 impl HardLinks {
-    pub(super) fn new(names: NamesOfFile) -> HardLinks {
-        let most = match names {
-            NamesOfFile::Joined => TWINS_MAX,
-            NamesOfFile::Apart => 0,
-        };
+    pub(super) fn new(settings: &Settings) -> HardLinks {
+        let most = if settings.names_apart { 0 } else { TWINS_MAX };
         HardLinks { seen: BTreeMap::new(), most }
     }
 
-    /// The first name of the same file, if it was seen; else this one is stored.
-    pub(super) fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Option<(u64, Vec<u8>)> {
+    /// What a name of a file is: the first, which is stored, or another one of a name that was.
+    pub(super) fn meet(&mut self, meta: &Meta, number: u64, path: &[u8]) -> Met {
         if meta.names() < 2 {
-            return None;
+            return Met::Only;
         }
         let inode = meta.inode();
         let Some(twin) = self.seen.get_mut(&inode) else {
-            if self.seen.len() < self.most {
-                let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
-                self.seen.insert(inode, twin);
+            if self.seen.len() >= self.most {
+                return Met::Only;
             }
-            return None;
+            let twin = Twin { number, first: path.to_vec(), left: meta.names() - 1 };
+            self.seen.insert(inode, twin);
+            return Met::First;
         };
         twin.left -= 1;
-        let met = (twin.number, twin.first.clone());
-        if twin.left == 0 {
+        let names_follow = twin.left > 0;
+        let met = Met::Again { twin: twin.number, first: twin.first.clone(), names_follow };
+        if !names_follow {
             self.seen.remove(&inode);
         }
-        Some(met)
+        met
     }
 }
 
-/// The limit for files with names that have not been seen. Above it a further name is copied as a
-/// file of its own, as memory is bounded.
-const TWINS_MAX: usize = 1 << 19;
+/// What is known of a name of a file.
+pub(super) enum Met {
+    /// No other is known, or none is joined with it.
+    Only,
+    First,
+    Again {
+        twin: u64,
+        first: Vec<u8>,
+        names_follow: bool,
+    },
+}

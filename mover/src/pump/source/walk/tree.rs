@@ -7,11 +7,12 @@ use std::sync::Arc;
 use crate::io::reach;
 use crate::pump::source::safe_links::leads_out;
 use crate::pump::source::select::Shape;
+use crate::pump::source::walk::hard_links::Met;
 use crate::pump::source::walk::listing::{At, Listing, Meta};
 use crate::pump::source::walk::{
     Found, Frame, From, Offers, Spot, WalkEvent, entry_from, size_if_unsized,
 };
-use crate::wire::manifest::{EntryKind, path_is_safe};
+use crate::wire::manifest::{Entry, EntryKind, path_is_safe};
 use base::fault::{Class, Fault};
 use base::settings::Links;
 
@@ -109,12 +110,16 @@ impl Offers<'_> {
             self.excluded += 1;
             return self.skip(spot.target);
         }
-        if let Some((twin, first)) = self.twins.meet(meta, self.number, &spot.target) {
-            let mut entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
-            entry.twin = twin;
+        let met = self.twins.meet(meta, self.number, &spot.target);
+        let names_follow = matches!(met, Met::First);
+        if let Met::Again { twin, first, names_follow } = met {
+            let entry = entry_from(EntryKind::HardLink, spot.target, first, meta);
+            let twin_bytes = untold.unwrap_or(meta.size());
+            let entry = Entry { twin, twin_bytes, names_follow, ..entry };
             return self.add(Found { entry, from: None });
         }
         let mut entry = entry_from(EntryKind::File, spot.target, Vec::new(), meta);
+        entry.names_follow = names_follow;
         let allocated_bytes = meta.allocated_bytes();
         match untold {
             Some(size) => entry.size = size,
@@ -143,11 +148,24 @@ impl Offers<'_> {
                 self.skip(spot.target);
             }
             Ok(to) => {
+                self.warn_of_names(&spot, meta);
                 let mut entry = entry_from(EntryKind::Link, spot.target, to, meta);
                 entry.attributes = self.attributes(&spot.real, at, meta);
                 self.add(Found { entry, from: None });
             }
             Err(errno) => self.failed("read the link", &spot.real, errno),
+        }
+    }
+
+    /// A symbolic link with several names becomes several links, which says the same.
+    fn warn_of_names(&mut self, spot: &Spot, meta: &Meta) {
+        if meta.names() > 1 && !std::mem::replace(&mut self.links_told, true) {
+            let text = format!(
+                "'{}' is a symbolic link with several names: each is copied as a link of its own \
+                 (said once)",
+                spot.real.display()
+            );
+            self.say(WalkEvent::Skipped(text));
         }
     }
 
