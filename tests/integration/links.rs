@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Scene, data, each, need};
+use crate::support::{Scene, data, each, need, need_root};
 
 /// A link below the source, and where it leads.
 const LINKS: [(&str, &str); 18] = [
@@ -29,6 +29,30 @@ const LINKS: [(&str, &str); 18] = [
     ("through", "d/../../beside"),
     ("d/down-up", "e/../../../beside"),
 ];
+
+/// With `-A` a link keeps its own attributes. Of several names of one link the user is told.
+#[test]
+fn links_have_attributes_and_names() {
+    need_root("only root sets attributes of links");
+    let ways = [("", ""), ("", "far:"), ("far:", "")];
+    each(ways, |(from, to)| {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("src")).unwrap();
+        symlink("nowhere", scene.path("src/link")).unwrap();
+        fs::hard_link(scene.path("src/link"), scene.path("src/other")).unwrap();
+        let mut set = Command::new(need("setfattr", "attr"));
+        set.args(["-h", "-n", "trusted.k", "-v", "value"]).arg(scene.path("src/link"));
+        assert!(set.status().unwrap().success());
+        let ran = scene.succeed(&format!("copy -rA {from}@/src/ {to}@/dst"));
+        assert_eq!(ran.stderr.matches("several names").count(), 1, "{ran}");
+        for name in ["link", "other"] {
+            let mut get = Command::new(need("getfattr", "attr"));
+            get.args(["-h", "--only-values", "-n", "trusted.k"]);
+            let got = get.arg(scene.path("dst").join(name)).output().unwrap();
+            assert_eq!(got.stdout, b"value", "{name}\n{ran}");
+        }
+    });
+}
 
 #[test]
 fn links_that_lead_out_are_left_out() {

@@ -158,7 +158,7 @@ pub fn give_link(folder: BorrowedFd<'_>, link: &OsStr, attributes: &Attributes) 
         let set = rustix::fs::lsetxattr(&path, &name[..], value, XattrFlags::empty());
         set.err().map(|errno| Refused { what: What::Attribute, name: name.clone(), errno })
     };
-    attributes.xattrs.iter().filter_map(set).collect()
+    attributes.xattrs.iter().filter(|(name, _)| is_copied(name)).filter_map(set).collect()
 }
 
 /// Sets the owner of what `name` is in this folder, or of the open file itself where it is empty;
