@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::answers::{Element, decoded};
 use crate::client::{Call, Client, Into};
 use crate::dates;
+use crate::listing::{self, Tokens};
 use crate::parts;
 use crate::refusal;
 use base::fault::{Class, Fault};
@@ -36,9 +37,9 @@ pub(crate) fn clean(
         tell(&CleanEvent::Failed(fault));
     };
     let now_s = clock::unix().as_secs() as i64;
-    let mut from = None;
+    let mut tokens = Tokens::default();
     loop {
-        let page = match page(client, url, from.as_ref()) {
+        let page = match page(client, url, tokens.last()) {
             Ok(page) => page,
             Err(fault) => {
                 failed(&mut cleaned, fault, tell);
@@ -62,11 +63,12 @@ pub(crate) fn clean(
                 Err(fault) => failed(&mut cleaned, fault, tell),
             }
         }
-        // A store that names the same page again would be asked for ever.
-        if page.next.is_none() || page.next == from {
+        let Some(next) = page.next else { return cleaned };
+        if next.0.is_empty() || !tokens.turn_to(next) {
+            let endless = listing::endless("list of uploads", (&url.bucket, &url.key));
+            failed(&mut cleaned, endless, tell);
             return cleaned;
         }
-        from = page.next;
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Mutex;
 
 use crate::client::lock;
+use crate::waits::{Wait, is_stopped};
 use base::units::{Nanos, Tick};
 
 #[derive(Debug, Default)]
@@ -39,8 +40,13 @@ impl Addresses {
     }
 
     /// The address for the next connection, and how long it is to be left alone first.
-    pub(crate) fn next(&self, host: &str, port: u16, now: Tick) -> io::Result<(SocketAddr, Nanos)> {
-        let candidates = self.resolve(host, port, now)?;
+    pub(crate) fn next(
+        &self,
+        (host, port): (&str, u16),
+        now: Tick,
+        wait: &mut Wait,
+    ) -> io::Result<(SocketAddr, Nanos)> {
+        let candidates = self.resolve((host, port), now, wait)?;
         let paces = lock(&self.paces);
         let wait = |address: &SocketAddr| {
             paces.get(address).map_or(Nanos(0), |pace| pace.until.since(now))
@@ -50,7 +56,12 @@ impl Addresses {
     }
 
     /// All addresses of a name, another one in front each time.
-    fn resolve(&self, host: &str, port: u16, now: Tick) -> io::Result<Vec<SocketAddr>> {
+    fn resolve(
+        &self,
+        (host, port): (&str, u16),
+        now: Tick,
+        wait: &mut Wait,
+    ) -> io::Result<Vec<SocketAddr>> {
         let mut names = lock(&self.names);
         let known = names.get_mut(host).filter(|known| now.since(known.at) < KNOWN_FOR);
         let resolved = match known {
@@ -61,15 +72,7 @@ impl Addresses {
                 } else {
                     format!("{host}:{port}")
                 };
-                let addresses: Vec<SocketAddr> = name
-                    .to_socket_addrs()
-                    .map_err(|why| {
-                        io::Error::new(why.kind(), format!("cannot find {name}: {why}"))
-                    })?
-                    .collect();
-                if addresses.is_empty() {
-                    return Err(io::Error::other(format!("{name} has no address")));
-                }
+                let addresses = find(&name, wait)?;
                 let resolved = Resolved { addresses, next: 0, at: now };
                 names.entry(host.to_string()).insert_entry(resolved).into_mut()
             }
@@ -95,6 +98,20 @@ impl Addresses {
     }
 }
 
+/// All addresses of `HOST:PORT`.
+pub(crate) fn find(name: &str, wait: &mut Wait) -> io::Result<Vec<SocketAddr>> {
+    let asked = name.to_string();
+    let look = move || asked.to_socket_addrs().map(|found| found.collect::<Vec<_>>());
+    let found = wait.at_most(wait.limits.connect).apart(look).map_err(|why| match why {
+        why if is_stopped(&why) => why,
+        why => io::Error::new(why.kind(), format!("cannot find {name}: {why}")),
+    })?;
+    match found.is_empty() {
+        true => Err(io::Error::other(format!("{name} has no address"))),
+        false => Ok(found),
+    }
+}
+
 const KNOWN_FOR: Nanos = Nanos::from_millis(60_000);
 const PENALTY_MIN: Nanos = Nanos::from_millis(20);
 const PENALTY_MAX: Nanos = Nanos::from_millis(2_000);
@@ -102,6 +119,7 @@ const PENALTY_MAX: Nanos = Nanos::from_millis(2_000);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waits::{Limits, Stop};
 
     #[test]
     fn an_address_that_fails_is_left_alone() {
@@ -109,7 +127,8 @@ mod tests {
             ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse().unwrap()).to_vec();
         let now = Tick(1);
         let addresses = Addresses::known("h", two.clone());
-        let next = |now| addresses.next("h", 1, now).unwrap();
+        let wait = Wait::new(Limits::near(), &Stop::default());
+        let next = |now| addresses.next(("h", 1), now, &mut wait.clone()).unwrap();
         let mut seen: Vec<SocketAddr> = (0..4).map(|_| next(now).0).collect();
         seen.sort();
         assert_eq!(seen, [two[0], two[0], two[1], two[1]], "in turns");

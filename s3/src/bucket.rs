@@ -112,7 +112,7 @@ impl Bucket {
             Err(Trouble::Refused(refusal)) if refusal.is_denied() => Page::default(),
             Err(trouble) => return Err(refusal::fault(trouble, &self.bucket, &self.prefix)),
         };
-        let is_all = page.next.is_none();
+        let is_all = page.is_last();
         let mut keys: Vec<String> = page.keys.into_iter().map(|key| key.name).collect();
         keys.sort();
         Ok(self.known.get_or_init(|| is_all.then_some(keys)).as_ref())

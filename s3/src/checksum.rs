@@ -28,13 +28,24 @@ impl Running {
 }
 
 /// Ranges of an object and their checksums; neighbours are merged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ranges {
+    algorithm: CrcAlgorithm,
     /// By their starts: length and checksum.
     ranges: BTreeMap<u64, (u64, u64)>,
 }
 
+impl Default for Ranges {
+    fn default() -> Ranges {
+        Ranges::of(CrcAlgorithm::Crc64Nvme)
+    }
+}
+
 impl Ranges {
+    pub(crate) fn of(algorithm: CrcAlgorithm) -> Ranges {
+        Ranges { algorithm, ranges: BTreeMap::new() }
+    }
+
     /// Adds a range. False where some of it is known already.
     pub(crate) fn add(&mut self, start: u64, len: u64, sum: u64) -> bool {
         let before = self.ranges.range(..start + len).next_back();
@@ -46,10 +57,10 @@ impl Ranges {
             && at + len == start
         {
             self.ranges.remove(&at);
-            (start, range) = (at, merged((len, sum), range));
+            (start, range) = (at, self.merged((len, sum), range));
         }
         if let Some(after) = self.ranges.remove(&(start + range.0)) {
-            range = merged(range, after);
+            range = self.merged(range, after);
         }
         self.ranges.insert(start, range);
         true
@@ -58,15 +69,15 @@ impl Ranges {
     /// The checksum of an object of this size, if all of it is known.
     pub(crate) fn whole(&self, size: u64) -> Option<u64> {
         match self.ranges.first_key_value() {
-            None if size == 0 => Some(of(b"")),
+            None if size == 0 => Some(checksum(self.algorithm, b"")),
             Some((0, (len, sum))) if *len == size => Some(*sum),
             _ => None,
         }
     }
-}
 
-fn merged(one: (u64, u64), next: (u64, u64)) -> (u64, u64) {
-    (one.0 + next.0, checksum_combine(CrcAlgorithm::Crc64Nvme, one.1, next.1, next.0))
+    fn merged(&self, one: (u64, u64), next: (u64, u64)) -> (u64, u64) {
+        (one.0 + next.0, checksum_combine(self.algorithm, one.1, next.1, next.0))
+    }
 }
 
 /// As headers and answers have it.

@@ -13,13 +13,14 @@ use crate::addresses::Addresses;
 use crate::answers::Element;
 use crate::checksum;
 use crate::concurrency::Concurrency;
-use crate::connection::{Connection, Head, Monitor, SILENT_MAX, Spent, is_left_behind};
+use crate::connection::{Connection, Head, Monitor, Spent, is_left_behind};
 use crate::credentials::{self, Found};
 use crate::refusal::{Refusal, fault_of};
 use crate::settings::{Endpoint, Options, Requests, Surroundings, check_bucket};
 use crate::signing::{self, Keys, Payload, Unsigned};
 use crate::trust;
 use crate::under_way::UnderWay;
+use crate::waits::{Limits, SILENT_MAX, Stop, Wait, is_stopped};
 use base::fault::{Class, Fault};
 use base::store_times::StoreTimes;
 use base::units::Nanos;
@@ -38,6 +39,8 @@ pub(crate) struct Call<'a> {
     pub body: &'a [u8],
     /// The body's own checksum is a header: its hash is not signed as well.
     pub is_summed: bool,
+    /// It removes what would stay: it is made, too, after the user has asked to stop.
+    pub is_clearing: bool,
 }
 
 /// Where the body of a good answer goes.
@@ -97,7 +100,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Client {
     endpoint: Endpoint,
     requester_pays: bool,
-    silent_max: Duration,
+    limits: Limits,
+    stop: Stop,
     surroundings: Surroundings,
     tls: Option<Arc<ClientConfig>>,
     credentials: Mutex<Option<Found>>,
@@ -112,7 +116,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(options: &Options) -> Result<Client, Fault> {
+    pub(crate) fn new(options: &Options, stop: &Stop) -> Result<Client, Fault> {
         let surroundings = Surroundings::look(options)?;
         let endpoint = Endpoint::of(options, &surroundings)?;
         let tls = match endpoint.is_tls {
@@ -122,7 +126,8 @@ impl Client {
         Ok(Client {
             endpoint,
             requester_pays: options.requester_pays,
-            silent_max: options.silent_max.unwrap_or(SILENT_MAX),
+            limits: Limits::of(options.silent_max.unwrap_or(SILENT_MAX)),
+            stop: stop.clone(),
             surroundings,
             tls,
             credentials: Mutex::new(None),
@@ -142,7 +147,9 @@ impl Client {
     pub(crate) fn call(&self, call: &Call<'_>, mut into: Into<'_>) -> Called {
         check_bucket(call.bucket).map_err(Trouble::Lost)?;
         let (mut tries, mut left_behind, mut failing) = (0_u32, 0_u32, Nanos(0));
+        let mut wait = self.wait(call);
         loop {
+            wait.check(0).map_err(lost)?;
             if let Some(fault) = self.refused.get() {
                 return Err(Trouble::Lost(fault.clone()));
             }
@@ -167,12 +174,13 @@ impl Client {
                     lock(&self.times).sent_again += 1;
                     continue;
                 }
+                Err(Failure::Io(error)) if is_stopped(&error) => return Err(lost(error)),
                 Err(Failure::Io(error)) => (error.to_string(), false),
             };
             tries += 1;
             let most = if self.answered.load(Relaxed) { TRIES_MAX } else { FIRST_TRIES_MAX };
             // A long request may have moved for minutes before it failed.
-            failing += clock::now().since(tried_at).min(Nanos::from(self.silent_max));
+            failing += clock::now().since(tried_at).min(Nanos::from(self.limits.silent));
             if tries >= most || failing > TRY_FOR {
                 let url = format!("s3://{}/{}", call.bucket, call.key.escape_debug());
                 let host = &self.endpoint.host;
@@ -180,7 +188,7 @@ impl Client {
                 return Err(Trouble::Lost(Fault::new(Class::Unreachable, text)));
             }
             let pause = pause(tries);
-            std::thread::sleep(pause);
+            wait.sleep(pause).map_err(lost)?;
             failing += Nanos::from(pause);
             self.note_again(fewer, clock::now().since(tried_at));
         }
@@ -211,14 +219,28 @@ impl Client {
 
     /// What `look` finds, for as long as a request may be silent.
     pub(crate) fn wait_for<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
-        let give_up = clock::now().after(Nanos::from(self.silent_max));
+        let mut wait = Wait::new(self.limits, &self.stop);
+        wait.at_most(self.limits.silent);
         loop {
             let found = look();
-            if found.is_some() || clock::now() >= give_up {
+            if found.is_some() || wait.sleep(LOOK_PAUSE).is_err() {
                 return found;
             }
-            std::thread::sleep(LOOK_PAUSE);
         }
+    }
+
+    /// For the table of waits: other limits, with TLS or without, as somebody who has keys.
+    #[cfg(test)]
+    pub(crate) fn given(&mut self, limits: Limits, tls: Option<Arc<ClientConfig>>) {
+        let keys = Keys { id: "id".into(), secret: "secret".into(), token: None };
+        self.credentials = Mutex::new(Some(Found { keys, expires_unix_s: None }));
+        (self.limits, self.tls) = (limits, tls);
+    }
+
+    fn wait(&self, call: &Call<'_>) -> Wait {
+        let mut wait = Wait::new(self.limits, &self.stop);
+        wait.is_clearing = call.is_clearing;
+        wait
     }
 
     /// The folder of the journals of what is written to this endpoint.
@@ -255,6 +277,7 @@ impl Client {
         let idle = if left_behind == 0 { self.idle_to(&host) } else { None };
         if let Some(mut connection) = idle {
             let mut monitor = permit.monitor(may_leave);
+            connection.wait = self.wait(call);
             match self.exchange(&mut connection, &head, (call, into), &mut monitor) {
                 Ok(answer) => {
                     permit.answered(&answer);
@@ -265,10 +288,12 @@ impl Client {
                 Err(_) => {}
             }
         }
-        let (address, wait) = self.addresses.next(&host, self.endpoint.port, clock::now())?;
-        if wait > Nanos(0) {
-            std::thread::sleep(wait.into());
-            lock(&self.times).slowed += wait;
+        let mut wait = self.wait(call);
+        let place = (&host[..], self.endpoint.port);
+        let (address, pause) = self.addresses.next(place, clock::now(), &mut wait.clone())?;
+        if pause > Nanos(0) {
+            wait.sleep(pause.into())?;
+            lock(&self.times).slowed += pause;
         }
         let name =
             host.rsplit_once(':').map_or(&host[..], |(name, port)| match port.parse::<u16>() {
@@ -276,9 +301,12 @@ impl Client {
                 Err(_) => &host[..],
             });
         let connecting = clock::now();
-        let mut connection = Connection::open(address, name, (self.tls.as_ref(), self.silent_max))
+        let mut connection = Connection::open(address, name, self.tls.as_ref(), wait)
             .inspect_err(|_| self.addresses.note(address, false, clock::now()))
-            .map_err(|error| cannot_connect(&self.endpoint.host, &error))?;
+            .map_err(|error| match is_stopped(&error) {
+                true => Failure::Io(error),
+                false => cannot_connect(&self.endpoint.host, &error),
+            })?;
         lock(&self.times).connecting += clock::now().since(connecting);
         let mut monitor = permit.monitor(may_leave);
         let answer = self.exchange(&mut connection, &head, (call, into), &mut monitor);
@@ -359,7 +387,8 @@ impl Client {
     fn keys(&self, unix_s: u64) -> Result<Keys, Failure> {
         let mut found = lock(&self.credentials);
         if found.as_ref().is_none_or(|found| found.is_stale(unix_s)) {
-            *found = Some(credentials::find(&self.surroundings).map_err(Failure::Fault)?);
+            *found =
+                Some(credentials::find(&self.surroundings, &self.stop).map_err(Failure::Fault)?);
         }
         Ok(found.as_ref().expect("found above").keys.clone())
     }
@@ -405,9 +434,14 @@ fn cannot_connect(host: &str, error: &io::Error) -> Failure {
     }
 }
 
+/// The user has asked to stop.
+fn lost(_: io::Error) -> Trouble {
+    Trouble::Lost(Fault::interrupted())
+}
+
 /// Another connection is not to decide.
 fn is_final(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut || is_left_behind(error)
+    error.kind() == io::ErrorKind::TimedOut || is_left_behind(error) || is_stopped(error)
 }
 
 fn fill(connection: &mut Connection, into: &mut [u8], monitor: Monitor<'_>) -> io::Result<()> {
@@ -451,6 +485,7 @@ fn fill_by(
 
 fn text(connection: &mut Connection, monitor: Monitor<'_>) -> io::Result<String> {
     let (mut bytes, mut some) = (Vec::new(), [0; 16 << 10]);
+    connection.expect_text();
     loop {
         match connection.read(&mut some, monitor)? {
             0 => break,
@@ -522,10 +557,10 @@ mod tests {
         let addresses: Vec<SocketAddr> =
             listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let endpoint = Some("http://stores.invalid:9".to_string());
-        let mut client = Client::new(&Options { endpoint, ..Options::default() }).unwrap();
+        let mut client =
+            Client::new(&Options { endpoint, ..Options::default() }, &Stop::default()).unwrap();
         client.addresses = Addresses::known("stores.invalid:9", addresses);
-        let keys = Keys { id: "id".into(), secret: "secret".into(), token: None };
-        client.credentials = Mutex::new(Some(Found { keys, expires_unix_s: None }));
+        client.given(Limits::of(SILENT_MAX), None);
         let servers: Vec<_> = listeners.into_iter().map(|listener| serve(listener, 4)).collect();
         for _ in 0..12 {
             let call = Call { method: "HEAD", bucket: "bucket", key: "k", ..Call::default() };

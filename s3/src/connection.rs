@@ -8,20 +8,16 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
+use crate::waits::{LOOK_EVERY, Wait, too_long};
 use base::units::Nanos;
 use mover::io::clock;
 use mover::io::system::unacknowledged_bytes;
 
-/// How long a store may be silent.
-pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
-/// The monitor of a request of which nothing moves is told so this often.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Of a head with all that announce it, of a line, and of trailers.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
 
@@ -35,9 +31,18 @@ pub(crate) struct Connection {
     body: Body,
     /// The store closes it after the answer, or what was sent is not known.
     ends: bool,
-    silent_max: Duration,
+    pub wait: Wait,
 }
 
+/// What one call of the socket was good for, with the bytes that it moved.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Done(usize),
+    /// A part of what TLS needs as a whole.
+    Again(usize),
+}
+
+/// None of these calls the socket more than once: whoever waits looks in between whether to go on.
 impl Stream {
     fn tcp(&self) -> &TcpStream {
         match self {
@@ -45,6 +50,63 @@ impl Stream {
             Stream::Tls(tls) => &tls.sock,
         }
     }
+
+    fn shake_hands(&mut self) -> io::Result<Step> {
+        match self {
+            Stream::Tls(tls) if tls.conn.wants_write() => write_tls(tls),
+            Stream::Tls(tls) if tls.conn.is_handshaking() => match read_tls(tls)? {
+                0 => Err(ErrorKind::UnexpectedEof.into()),
+                count => Ok(Step::Again(count)),
+            },
+            _ => Ok(Step::Done(0)),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<Step> {
+        let tls = match self {
+            Stream::Plain(tcp) => return tcp.read(into).map(Step::Done),
+            Stream::Tls(tls) => tls,
+        };
+        match tls.conn.reader().read(into) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            done => return done.map(Step::Done),
+        }
+        match tls.conn.wants_write() {
+            true => write_tls(tls),
+            false => read_tls(tls).map(Step::Again),
+        }
+    }
+
+    fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Step> {
+        match self {
+            Stream::Plain(tcp) => tcp.write_vectored(parts).map(Step::Done),
+            Stream::Tls(tls) if tls.conn.wants_write() => write_tls(tls),
+            Stream::Tls(tls) => tls.conn.writer().write_vectored(parts).map(Step::Done),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<Step> {
+        match self {
+            Stream::Tls(tls) if tls.conn.wants_write() => write_tls(tls),
+            _ => Ok(Step::Done(0)),
+        }
+    }
+}
+
+fn write_tls(tls: &mut StreamOwned<ClientConnection, TcpStream>) -> io::Result<Step> {
+    match tls.conn.write_tls(&mut tls.sock)? {
+        0 => Err(ErrorKind::WriteZero.into()),
+        count => Ok(Step::Again(count)),
+    }
+}
+
+fn read_tls(tls: &mut StreamOwned<ClientConnection, TcpStream>) -> io::Result<usize> {
+    let count = tls.conn.read_tls(&mut tls.sock)?;
+    if let Err(why) = tls.conn.process_new_packets() {
+        let _ = tls.conn.write_tls(&mut tls.sock); // the alert that says so
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
+    }
+    Ok(count)
 }
 
 /// The monitor of a request is told how many bytes of its body have moved since the last call, as
@@ -144,11 +206,16 @@ impl Connection {
     pub(crate) fn open(
         address: SocketAddr,
         host: &str,
-        (tls, silent_max): (Option<&Arc<ClientConfig>>, Duration),
+        tls: Option<&Arc<ClientConfig>>,
+        mut wait: Wait,
     ) -> io::Result<Connection> {
-        let tcp = TcpStream::connect_timeout(&address, CONNECT_WITHIN)?;
+        let within = wait.limits.connect;
+        let connect = move || TcpStream::connect_timeout(&address, within);
+        let tcp = wait.at_most(within).apart(connect)?;
         tcp.set_nodelay(true)?;
-        set_timeouts(&tcp, silent_max)?;
+        let often = wait.limits.silent.min(LOOK_EVERY);
+        tcp.set_read_timeout(Some(often))?;
+        tcp.set_write_timeout(Some(often))?;
         let stream = match tls {
             None => Stream::Plain(tcp),
             Some(config) => {
@@ -156,16 +223,19 @@ impl Connection {
                 let name = ServerName::try_from(bare).map_err(io::Error::other)?;
                 let session =
                     ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-                let mut stream = StreamOwned::new(session, tcp);
-                while stream.conn.is_handshaking() {
-                    stream.conn.complete_io(&mut stream.sock)?;
-                }
-                Stream::Tls(Box::new(stream))
+                let mut stream = Stream::Tls(Box::new(StreamOwned::new(session, tcp)));
+                wait.at_most(wait.limits.head);
+                patiently(&mut stream, &mut wait, &mut |_| Ok(()), Stream::shake_hands)?;
+                stream
             }
         };
-        set_timeouts(stream.tcp(), silent_max.min(LOOK_EVERY))?;
         let (received, at, body) = (Vec::new(), 0, Body::Done);
-        Ok(Connection { stream, address, received, at, body, ends: false, silent_max })
+        Ok(Connection { stream, address, received, at, body, ends: false, wait })
+    }
+
+    /// The body that comes is text, which a store may take its time for.
+    pub(crate) fn expect_text(&mut self) {
+        self.wait.at_most(self.wait.limits.text);
     }
 
     /// Sends a request and receives the first part of its answer.
@@ -178,10 +248,12 @@ impl Connection {
     ) -> io::Result<(Head, Spent)> {
         let began = clock::now();
         let mut sending = Sending::default();
+        self.wait.while_moving();
         let sent = self.send((head.as_bytes(), body), &mut sending, monitor);
         if sent.as_ref().is_err_and(is_left_behind) {
             return Err(LeftBehind.into());
         }
+        self.wait.at_most(self.wait.limits.head);
         let waiting = clock::now();
         let spent_sending = waiting.since(began);
         // A store that refuses may answer, and close, before it has read everything.
@@ -190,6 +262,7 @@ impl Connection {
         let first_byte = clock::now().since(waiting);
         match (answered, sent) {
             (Ok(head), _) => {
+                self.wait.while_moving();
                 // It is answered: it is not given up any more.
                 let _ = monitor(sending.written_bytes - sending.told_bytes);
                 let spent = Spent { sending: spent_sending, first_byte, receiving: Nanos(0) };
@@ -208,11 +281,8 @@ impl Connection {
         while !head.is_empty() || !body.is_empty() {
             let parts = [IoSlice::new(head), IoSlice::new(body)];
             let mut tick = |tcp: &TcpStream| monitor(sending.news(tcp));
-            let count =
-                patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
-                    Stream::Plain(tcp) => tcp.write_vectored(&parts),
-                    Stream::Tls(tls) => tls.write_vectored(&parts),
-                })?;
+            let write = |stream: &mut Stream| stream.write(&parts);
+            let count = patiently(&mut self.stream, &mut self.wait, &mut tick, write)?;
             if count == 0 {
                 return Err(ErrorKind::WriteZero.into());
             }
@@ -223,13 +293,11 @@ impl Connection {
             monitor(sending.news(self.stream.tcp()))?;
         }
         let mut tick = |tcp: &TcpStream| monitor(sending.news(tcp));
-        patiently(&mut self.stream, self.silent_max, &mut tick, |stream| match stream {
-            Stream::Plain(_) => Ok(()),
-            Stream::Tls(tls) => tls.flush(),
-        })
+        patiently(&mut self.stream, &mut self.wait, &mut tick, Stream::flush).map(|_| ())
     }
 
     fn head(&mut self, method: &str, tick: Tick<'_>) -> io::Result<Head> {
+        let mut announced_bytes = 0;
         loop {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
             let mut answer = httparse::Response::new(&mut headers);
@@ -249,6 +317,10 @@ impl Connection {
                     };
                     self.at += bytes;
                     if (100..200).contains(&head.status) {
+                        announced_bytes += bytes;
+                        if announced_bytes > HEAD_BYTES_MAX {
+                            return Err(bad("it is announced again and again"));
+                        }
                         continue;
                     }
                     self.ends |= head.get("connection").eq_ignore_ascii_case("close");
@@ -314,7 +386,7 @@ impl Connection {
     fn take(&mut self, into: &mut [u8], tick: Tick<'_>) -> io::Result<usize> {
         let unread = &self.received[self.at..];
         if unread.is_empty() {
-            return receive(&mut self.stream, into, (self.silent_max, tick));
+            return receive(&mut self.stream, into, (&mut self.wait, tick));
         }
         let count = unread.len().min(into.len());
         into[..count].copy_from_slice(&unread[..count]);
@@ -328,10 +400,24 @@ impl Connection {
         let len = u64::from_str_radix(digits, 16).map_err(|_| bad("a chunk without a size"))?;
         self.body = Body::Chunk(len);
         if len == 0 {
-            while !self.line(tick)?.is_empty() {} // trailers
+            self.trailers(tick)?;
             self.body = Body::Done;
         }
         Ok(())
+    }
+
+    fn trailers(&mut self, tick: Tick<'_>) -> io::Result<()> {
+        self.wait.at_most(self.wait.limits.head);
+        let mut bytes = 0;
+        loop {
+            match self.line(tick)?.len() {
+                0 => return Ok(()),
+                len => bytes += len,
+            }
+            if bytes > HEAD_BYTES_MAX {
+                return Err(bad("its trailers are too long"));
+            }
+        }
     }
 
     fn line(&mut self, tick: Tick<'_>) -> io::Result<String> {
@@ -356,7 +442,7 @@ impl Connection {
         self.at = 0;
         let len = self.received.len();
         self.received.resize(len + RECEIVE_BYTES, 0);
-        let patience = (self.silent_max, tick);
+        let patience = (&mut self.wait, tick);
         let count = receive(&mut self.stream, &mut self.received[len..], patience);
         self.received.truncate(len + *count.as_ref().unwrap_or(&0));
         count
@@ -369,39 +455,41 @@ const RECEIVE_BYTES: usize = 4096;
 fn receive(
     stream: &mut Stream,
     into: &mut [u8],
-    (silent_max, tick): (Duration, Tick<'_>),
+    (wait, tick): (&mut Wait, Tick<'_>),
 ) -> io::Result<usize> {
-    patiently(stream, silent_max, tick, |stream| match stream {
-        Stream::Plain(tcp) => tcp.read(into),
-        Stream::Tls(tls) => tls.read(into),
-    })
+    patiently(stream, wait, tick, |stream| stream.read(into))
 }
 
-/// Again where the socket was not ready for a moment, until it has been silent for too long.
-fn patiently<T>(
+/// Again and again, until it is done, the socket has been silent for too long, or the wait for it
+/// ends.
+fn patiently(
     stream: &mut Stream,
-    silent_max: Duration,
+    wait: &mut Wait,
     tick: Tick<'_>,
-    mut work: impl FnMut(&mut Stream) -> io::Result<T>,
-) -> io::Result<T> {
-    let began = clock::now();
+    mut work: impl FnMut(&mut Stream) -> io::Result<Step>,
+) -> io::Result<usize> {
+    let mut moved_at = clock::now();
     loop {
         match work(stream) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(Step::Done(count)) => {
+                wait.check(count)?;
+                return Ok(count);
+            }
+            Ok(Step::Again(count)) => {
+                wait.check(count)?;
+                moved_at = clock::now();
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => wait.check(0)?,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if clock::now().since(began) >= Nanos::from(silent_max) {
-                    return Err(io::Error::new(ErrorKind::TimedOut, "it was silent for too long"));
+                wait.check(0)?;
+                if clock::now().since(moved_at) >= Nanos::from(wait.limits.silent) {
+                    return Err(too_long("it was silent for too long"));
                 }
                 tick(stream.tcp())?;
             }
-            done => return done,
+            Err(error) => return Err(error),
         }
     }
-}
-
-fn set_timeouts(tcp: &TcpStream, timeout: Duration) -> io::Result<()> {
-    tcp.set_read_timeout(Some(timeout))?;
-    tcp.set_write_timeout(Some(timeout))
 }
 
 fn body_of(head: &Head, method: &str) -> io::Result<Body> {
@@ -424,6 +512,7 @@ fn bad(why: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waits::{Limits, SILENT_MAX, Stop};
     use std::net::TcpListener;
 
     /// A connection to something that has answered all requests beforehand.
@@ -436,7 +525,8 @@ mod tests {
             let _ = tcp.shutdown(std::net::Shutdown::Write);
             let _ = io::copy(&mut tcp, &mut io::sink());
         });
-        Connection::open(address, "h", (None, SILENT_MAX)).unwrap()
+        let wait = Wait::new(Limits::of(SILENT_MAX), &Stop::default());
+        Connection::open(address, "h", None, wait).unwrap()
     }
 
     fn all(connection: &mut Connection) -> io::Result<String> {

@@ -1,17 +1,19 @@
-//! Credentials, where AWS' own tools look for them and in their order: variables, profiles, a
-//! program that a profile names, a container, the instance.
+//! Credentials, where AWS' own tools look for them and in their order: a profile that was typed, or
+//! variables, then a profile, a program that it names, a container, the instance.
 
-use std::io::Read;
-use std::net::ToSocketAddrs;
-use std::process::Command;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::addresses;
 use crate::connection::{Connection, unmonitored};
 use crate::dates;
 use crate::settings::Surroundings;
 use crate::signing::Keys;
+use crate::waits::{Limits, SILENT_MAX, Stop, Wait, is_stopped};
 use base::fault::{Class, Fault};
 
 /// Keys and when they expire, in seconds since 1970.
@@ -32,9 +34,11 @@ impl Found {
 const EARLY_S: u64 = 300;
 
 /// Finds credentials. The error says where they were looked for.
-pub(crate) fn find(around: &Surroundings) -> Result<Found, Fault> {
-    if let (Some(id), Some(secret)) =
-        (around.get("AWS_ACCESS_KEY_ID"), around.get("AWS_SECRET_ACCESS_KEY"))
+pub(crate) fn find(around: &Surroundings, stop: &Stop) -> Result<Found, Fault> {
+    // A profile that was typed is not another account than it says.
+    if !around.is_typed
+        && let (Some(id), Some(secret)) =
+            (around.get("AWS_ACCESS_KEY_ID"), around.get("AWS_SECRET_ACCESS_KEY"))
     {
         return Ok(lasting(Keys { id, secret, token: around.get("AWS_SESSION_TOKEN") }));
     }
@@ -44,7 +48,7 @@ pub(crate) fn find(around: &Surroundings) -> Result<Found, Fault> {
         return Ok(lasting(Keys { id, secret, token: around.of_profile("aws_session_token") }));
     }
     if let Some(command) = around.of_profile("credential_process") {
-        return of_program(&command);
+        return of_program(around, &command, &mut Wait::new(Limits::of(SILENT_MAX), stop));
     }
     for other in ["role_arn", "sso_session", "sso_start_url", "web_identity_token_file"] {
         if around.of_profile(other).is_some() {
@@ -56,11 +60,12 @@ pub(crate) fn find(around: &Surroundings) -> Result<Found, Fault> {
             )));
         }
     }
-    if let Some(found) = of_container(around)? {
+    let mut near = Wait::new(Limits::near(), stop);
+    if let Some(found) = of_container(around, &mut near)? {
         return Ok(found);
     }
     if around.get("AWS_EC2_METADATA_DISABLED").is_none_or(|off| off != "true")
-        && let Some(found) = of_instance(around)
+        && let Some(found) = of_instance(around, &mut near)?
     {
         return Ok(found);
     }
@@ -75,15 +80,16 @@ fn lasting(keys: Keys) -> Found {
     Found { keys, expires_unix_s: None }
 }
 
-/// What the program prints that a profile names.
-fn of_program(command: &str) -> Result<Found, Fault> {
+/// What the program prints that a profile names. What it was started with may be a secret.
+fn of_program(around: &Surroundings, command: &str, wait: &mut Wait) -> Result<Found, Fault> {
+    let name = &around.profile_name;
     let wrong = |why: String| {
-        Fault::new(Class::Local, format!("credential_process '{command}' of the profile: {why}"))
+        Fault::new(Class::Local, format!("the credential_process of '{name}': {why}"))
     };
-    let ran = Command::new("sh")
-        .args(["-c", command])
-        .output()
-        .map_err(|error| wrong(error.to_string()))?;
+    let ran = output_of(command, wait).map_err(|error| match is_stopped(&error) {
+        true => Fault::interrupted(),
+        false => wrong(error.to_string()),
+    })?;
     if !ran.status.success() {
         let said = String::from_utf8_lossy(&ran.stderr);
         return Err(wrong(format!("{}: {}", ran.status, said.trim())));
@@ -91,6 +97,41 @@ fn of_program(command: &str) -> Result<Found, Fault> {
     let text = String::from_utf8_lossy(&ran.stdout);
     read(&text, ["AccessKeyId", "SecretAccessKey", "SessionToken"])
         .ok_or_else(|| wrong("it prints no credentials".to_string()))
+}
+
+/// Runs a command until it ends, or the wait for it does. It may ask somebody for a code.
+pub(crate) fn output_of(command: &str, wait: &mut Wait) -> io::Result<Output> {
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn Read + Send>>| {
+        let mut bytes = Vec::new();
+        match pipe {
+            Some(pipe) => pipe.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).map(|_| bytes),
+            None => Ok(bytes),
+        }
+    };
+    let text = move || {
+        let said = std::thread::spawn(move || read(stderr.map(|pipe| Box::new(pipe) as _)));
+        let printed = read(stdout.map(|pipe| Box::new(pipe) as _))?;
+        Ok((printed, said.join().unwrap_or(Ok(Vec::new()))?))
+    };
+    let ended = wait.at_most(wait.limits.head).apart(text).and_then(|(stdout, stderr)| {
+        // One that prints without end is at its end when nobody reads any more.
+        while child.try_wait()?.is_none() {
+            wait.sleep(LOOK_PAUSE)?;
+        }
+        Ok(Output { status: child.wait()?, stdout, stderr })
+    });
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended
 }
 
 /// Credentials as JSON, under these names.
@@ -106,7 +147,7 @@ fn read(text: &str, [id, secret, token]: [&str; 3]) -> Option<Found> {
 
 const OF_SERVICES: [&str; 3] = ["AccessKeyId", "SecretAccessKey", "Token"];
 
-fn of_container(around: &Surroundings) -> Result<Option<Found>, Fault> {
+fn of_container(around: &Surroundings, wait: &mut Wait) -> Result<Option<Found>, Fault> {
     let url = match around.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
         Some(path) => format!("http://169.254.170.2{path}"),
         None => match around.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
@@ -114,69 +155,130 @@ fn of_container(around: &Surroundings) -> Result<Option<Found>, Fault> {
             None => return Ok(None),
         },
     };
+    let wrong = |why: &str| {
+        Fault::new(Class::Local, format!("the container's credentials at '{url}': {why}"))
+    };
+    let place = Service::of(&url).filter(|place| place.is_of_container());
+    let Some(place) = place else {
+        return Err(wrong("only a host of the container itself is asked over http"));
+    };
     let file = around.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     let in_file = file.and_then(|file| std::fs::read_to_string(file).ok());
     let token = in_file.or_else(|| around.get("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
     let header = token.map(|token| format!("authorization: {}\r\n", token.trim()));
-    let wrong = |why: &str| {
-        Fault::new(Class::Local, format!("the container's credentials at '{url}': {why}"))
-    };
-    // Only hosts that cannot be somebody else's.
-    if !CONTAINER_HOSTS.iter().any(|host| url.starts_with(&format!("http://{host}"))) {
-        return Err(wrong("only a host of the container itself is asked over http"));
-    }
-    let text =
-        get(&url, "GET", &header.unwrap_or_default()).map_err(|error| wrong(&error.to_string()))?;
+    let text = place.get("GET", &header.unwrap_or_default(), wait);
+    let text = text.map_err(|error| match is_stopped(&error) {
+        true => Fault::interrupted(),
+        false => wrong(&error.to_string()),
+    })?;
     read(&text, OF_SERVICES).map(Some).ok_or_else(|| wrong("the answer has no credentials"))
 }
 
-const CONTAINER_HOSTS: [&str; 5] =
-    ["169.254.170.2/", "169.254.170.23/", "127.0.0.1", "localhost", "[fd00:ec2::23]/"];
-
 /// The instance's own role, with a token as version 2 of its service wants it.
-fn of_instance(around: &Surroundings) -> Option<Found> {
+fn of_instance(around: &Surroundings, wait: &mut Wait) -> Result<Option<Found>, Fault> {
+    let asked = ask_instance(around, wait);
+    match asked {
+        Err(error) if is_stopped(&error) => Err(Fault::interrupted()),
+        asked => Ok(asked.ok().and_then(|text| read(&text, OF_SERVICES))),
+    }
+}
+
+fn ask_instance(around: &Surroundings, wait: &mut Wait) -> io::Result<String> {
     let base = around
         .get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
         .unwrap_or_else(|| "http://169.254.169.254".to_string());
     let base = base.trim_end_matches('/');
+    let mut get = |path: &str, method: &str, header: &str| {
+        let place = Service::of(&format!("{base}{path}")).ok_or(io::ErrorKind::NotFound)?;
+        place.get(method, header, wait)
+    };
     let lasts = "x-aws-ec2-metadata-token-ttl-seconds: 300\r\n";
-    let token = get(&format!("{base}/latest/api/token"), "PUT", lasts).ok()?;
+    let token = get("/latest/api/token", "PUT", lasts)?;
     let header = format!("x-aws-ec2-metadata-token: {}\r\n", token.trim());
-    let roles = format!("{base}/latest/meta-data/iam/security-credentials/");
-    let role = get(&roles, "GET", &header).ok()?;
-    let text = get(&format!("{roles}{}", role.lines().next()?.trim()), "GET", &header).ok()?;
-    read(&text, OF_SERVICES)
+    let roles = "/latest/meta-data/iam/security-credentials/";
+    let role = get(roles, "GET", &header)?;
+    let role = role.lines().next().ok_or(io::ErrorKind::NotFound)?;
+    get(&format!("{roles}{}", role.trim()), "GET", &header)
 }
 
-/// Asks a service of this host. It is there at once or not at all.
-fn get(url: &str, method: &str, header: &str) -> std::io::Result<String> {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let with_port = if host.contains(':') && !host.ends_with(']') {
-        host.to_string()
-    } else {
-        format!("{host}:80")
-    };
-    let address = with_port.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
-    std::net::TcpStream::connect_timeout(&address, THERE_WITHIN)?;
-    let mut connection = Connection::open(address, host, (None, THERE_WITHIN))?;
-    let head =
-        format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{header}\r\n");
-    let (answer, _) = connection.ask(&head, b"", method, &mut unmonitored)?;
-    let mut text = String::new();
-    Body(&mut connection).take(64 << 10).read_to_string(&mut text)?;
-    match answer.status {
-        200 => Ok(text),
-        status => Err(std::io::Error::other(format!("status {status}"))),
+/// A URL of a service of this host. It is there at once or not at all.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// With its port, where it has one.
+    host: String,
+    /// Without it, and without brackets.
+    name: String,
+    port: u16,
+    path: String,
+}
+
+impl Service {
+    pub(crate) fn of(url: &str) -> Option<Service> {
+        let rest = url.strip_prefix("http://")?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (host, path) = rest.split_at(end);
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
+            _ => (host, 80),
+        };
+        let name = match name.strip_prefix('[') {
+            Some(name) => name.strip_suffix(']')?,
+            None => name,
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte);
+        let is_host = !name.is_empty() && name.bytes().all(is_plain);
+        let is_path = path.bytes().all(|byte| byte.is_ascii_graphic());
+        let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+        let (host, name) = (host.to_string(), name.to_string());
+        (is_host && is_path).then_some(Service { host, name, port, path })
+    }
+
+    /// One that cannot be somebody else's.
+    fn is_of_container(&self) -> bool {
+        match self.name.parse::<IpAddr>() {
+            Ok(address) => CONTAINER_HOSTS.contains(&address),
+            Err(_) => self.name == "localhost",
+        }
+    }
+
+    pub(crate) fn get(&self, method: &str, header: &str, wait: &mut Wait) -> io::Result<String> {
+        let Service { host, name, port, path } = self;
+        let address = match name.parse() {
+            Ok(address) => SocketAddr::new(address, *port),
+            Err(_) => addresses::find(&format!("{name}:{port}"), wait)?[0],
+        };
+        if name == "localhost" && !address.ip().is_loopback() {
+            return Err(io::Error::other("localhost is another host"));
+        }
+        let mut connection = Connection::open(address, host, None, wait.clone())?;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n{header}\r\n"
+        );
+        let (answer, _) = connection.ask(&head, b"", method, &mut unmonitored)?;
+        connection.expect_text();
+        let mut text = String::new();
+        Body(&mut connection).take(ANSWER_BYTES_MAX).read_to_string(&mut text)?;
+        match answer.status {
+            200 => Ok(text),
+            status => Err(io::Error::other(format!("status {status}"))),
+        }
     }
 }
 
-const THERE_WITHIN: Duration = Duration::from_millis(1000);
+const CONTAINER_HOSTS: [IpAddr; 5] = [
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 struct Body<'a>(&'a mut Connection);
 
 impl Read for Body<'_> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(into, &mut unmonitored)
     }
 }
@@ -192,6 +294,10 @@ mod tests {
         let pairs = [off].into_iter().chain(pairs.iter().copied());
         let pairs = pairs.map(|(name, value)| (name.to_string(), value.to_string()));
         Surroundings::of(pairs.collect(), None).unwrap()
+    }
+
+    fn of(around: &Surroundings) -> Result<Found, Fault> {
+        find(around, &Stop::default())
     }
 
     /// Answers one request after the other and closes.
@@ -219,10 +325,10 @@ mod tests {
     #[test]
     fn variables_come_first() {
         let variables = [("AWS_ACCESS_KEY_ID", "I"), ("AWS_SECRET_ACCESS_KEY", "S")];
-        let found = find(&around(&variables)).unwrap();
+        let found = of(&around(&variables)).unwrap();
         assert_eq!(found.keys, Keys { id: "I".into(), secret: "S".into(), token: None });
         assert!(!found.is_stale(u64::MAX / 2));
-        let none = find(&around(&[])).unwrap_err();
+        let none = of(&around(&[])).unwrap_err();
         assert!(none.text.contains("AWS_ACCESS_KEY_ID"), "{none}");
     }
 
@@ -232,7 +338,7 @@ mod tests {
         let of = |text: &str| {
             let path = folder.path().join("config");
             std::fs::write(&path, text).unwrap();
-            find(&around(&[("AWS_CONFIG_FILE", path.to_str().unwrap())]))
+            of(&around(&[("AWS_CONFIG_FILE", path.to_str().unwrap())]))
         };
         let found = of("[default]\naws_access_key_id=I\naws_secret_access_key=S\n").unwrap();
         assert_eq!(found.keys.id, "I");
@@ -254,14 +360,47 @@ mod tests {
     #[test]
     fn containers_and_instances_are_asked() {
         let url = format!("{}/creds", service(&[ANSWER]));
-        let found = find(&around(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)])).unwrap();
+        let found = of(&around(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)])).unwrap();
         assert_eq!((&found.keys.id[..], found.keys.token.as_deref()), ("I", Some("T")));
-        let elsewhere = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/creds");
-        let fault = find(&around(&[elsewhere])).unwrap_err();
-        assert!(fault.text.contains("only a host of the container"), "{fault}");
         let url = service(&["TOKEN", "my-role", ANSWER]);
         let pairs =
             [("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url[..]), ("AWS_EC2_METADATA_DISABLED", "no")];
-        assert_eq!(find(&around(&pairs)).unwrap().keys.secret, "S");
+        assert_eq!(of(&around(&pairs)).unwrap().keys.secret, "S");
+    }
+
+    /// A host is compared as a host: none that begins alike gets the token.
+    #[test]
+    fn the_token_of_a_container_goes_to_its_own_hosts_only() {
+        for (url, is_own) in [
+            ("http://169.254.170.2/creds", true),
+            ("http://169.254.170.23:80/creds", true),
+            ("http://127.0.0.1:8080/creds", true),
+            ("http://127.0.0.1", true),
+            ("http://localhost/creds", true),
+            ("http://localhost:1/creds", true),
+            ("http://[fd00:ec2::23]/creds", true),
+            ("http://[::1]:9/creds", true),
+            ("http://127.0.0.199:1/creds", false),
+            ("http://127.0.0.1.example.com/creds", false),
+            ("http://127.0.0.1@example.com/creds", false),
+            ("http://localhost.example.com/creds", false),
+            ("http://localhost@example.com/creds", false),
+            ("http://localhostile/creds", false),
+            ("http://169.254.170.2.example.com/creds", false),
+            ("http://169.254.170.25/creds", false),
+            ("http://[fd00:ec2::24]/creds", false),
+            ("http://[fd00:ec2::23].example.com/creds", false),
+            ("http://localhost?@example.com/creds", true),
+            ("http://localhost:x/creds", false),
+            ("http:///creds", false),
+            ("https://localhost/creds", false),
+            ("http://example.com/creds", false),
+        ] {
+            let own = Service::of(url).filter(Service::is_of_container);
+            assert_eq!(own.is_some(), is_own, "{url}");
+        }
+        let elsewhere = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://localhost.example/creds");
+        let fault = of(&around(&[elsewhere])).unwrap_err();
+        assert!(fault.text.contains("only a host of the container"), "{fault}");
     }
 }

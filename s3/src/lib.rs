@@ -11,6 +11,7 @@ mod concurrency;
 mod connection;
 mod credentials;
 mod dates;
+mod foreign;
 mod listing;
 mod metadata;
 mod parts;
@@ -24,6 +25,7 @@ mod trust;
 mod under_way;
 mod upload;
 mod usual;
+mod waits;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,11 +33,12 @@ use std::time::Duration;
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
 use base::store_times::StoreTimes;
-use mover::io::store::{PartSize, Store, Stores};
+use mover::io::store::{PartSize, Stopping, Store, Stores};
 
 use crate::bucket::Bucket;
 use crate::client::{Client, lock};
 pub use crate::settings::{Addressing, Options, Requests};
+use crate::waits::Stop;
 
 /// The stores of a command: all have the same endpoint and credentials.
 #[derive(Debug)]
@@ -43,11 +46,12 @@ pub struct S3 {
     options: Options,
     /// Made when the first store is opened.
     client: Mutex<Option<Arc<Client>>>,
+    stop: Stop,
 }
 
 impl S3 {
     pub fn new(options: Options) -> S3 {
-        S3 { options, client: Mutex::new(None) }
+        S3 { options, client: Mutex::new(None), stop: Stop::default() }
     }
 
     /// Removes uploads to a key, and below it, that were begun so long ago and never completed.
@@ -92,7 +96,7 @@ impl S3 {
         let mut client = lock(&self.client);
         match &*client {
             Some(client) => Ok(client.clone()),
-            None => Ok(client.insert(Arc::new(Client::new(&self.options)?)).clone()),
+            None => Ok(client.insert(Arc::new(Client::new(&self.options, &self.stop)?)).clone()),
         }
     }
 }
@@ -105,5 +109,9 @@ impl Stores for S3 {
 
     fn part_size(&self) -> PartSize {
         self.options.part_size
+    }
+
+    fn stop_when(&self, stopping: Stopping) {
+        self.stop.when(stopping);
     }
 }

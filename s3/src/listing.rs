@@ -18,6 +18,60 @@ pub(crate) struct Page {
     pub folders: Vec<String>,
     /// How the next page is asked for.
     pub next: Option<String>,
+    /// The store says that there is more, and not how it is asked for.
+    pub is_cut: bool,
+}
+
+impl Page {
+    /// Whether it is known to be the last one.
+    pub(crate) fn is_last(&self) -> bool {
+        self.next.is_none() && !self.is_cut
+    }
+}
+
+/// The tokens of the pages of a listing: none comes again, or the store would be asked for ever.
+#[derive(Debug)]
+pub(crate) struct Tokens<T> {
+    last: Option<T>,
+    /// An earlier one: every cycle meets it at some time.
+    kept: Option<T>,
+    asked: u64,
+}
+
+impl<T> Default for Tokens<T> {
+    fn default() -> Tokens<T> {
+        Tokens { last: None, kept: None, asked: 0 }
+    }
+}
+
+impl<T: Clone + PartialEq> Tokens<T> {
+    /// What the next page is asked for with.
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.last.as_ref()
+    }
+
+    /// False where this one has come before.
+    pub(crate) fn turn_to(&mut self, next: T) -> bool {
+        if self.last.as_ref() == Some(&next) || self.kept.as_ref() == Some(&next) {
+            return false;
+        }
+        self.asked += 1;
+        if self.asked.is_power_of_two() {
+            self.kept = Some(next.clone());
+        }
+        self.last = Some(next);
+        true
+    }
+}
+
+/// What is listed has more than the store lets anybody ask for.
+pub(crate) fn endless(what: &str, (bucket, key): (&str, &str)) -> Fault {
+    let text = format!(
+        "the store's {what} of 's3://{bucket}/{}' cannot be followed to its end: it says that \
+         there is more, and not where, or names a page again; what is there is not known",
+        key.escape_debug()
+    );
+    Fault::new(Class::Peer, text)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +137,9 @@ fn read(document: &Element) -> Option<Page> {
         page.folders.push(name(folder.get("Prefix"))?);
     }
     let next = document.get("NextContinuationToken");
-    page.next = (document.is_true("IsTruncated") && !next.is_empty()).then(|| next.to_string());
+    let is_truncated = document.is_true("IsTruncated");
+    page.next = (is_truncated && !next.is_empty()).then(|| next.to_string());
+    page.is_cut = is_truncated && next.is_empty();
     Some(page)
 }
 
@@ -96,14 +152,19 @@ pub(crate) fn pages(
     let (pages_in, pages) = sync_channel(1);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut from: Option<String> = None;
+            let mut tokens = Tokens::default();
             loop {
-                let page = page(client, below, from.as_deref());
-                let next = page.as_ref().ok().and_then(|page| page.next.clone());
-                // A store that names the same page again would be listed for ever.
-                let is_last = next.is_none() || next == from;
-                from = next;
+                let page = page(client, below, tokens.last().map(|token: &String| &token[..]));
+                let (next, is_last) = match &page {
+                    Ok(page) => (page.next.clone(), page.is_last()),
+                    Err(_) => (None, true),
+                };
                 if pages_in.send(page).is_err() || is_last {
+                    return;
+                }
+                if !next.is_some_and(|next| tokens.turn_to(next)) {
+                    let endless = endless("listing", (below.bucket, below.prefix));
+                    let _ = pages_in.send(Err(endless));
                     return;
                 }
             }
@@ -167,6 +228,37 @@ mod tests {
         assert_eq!((page.folders, page.next), (vec!["d/".to_string()], Some("t".to_string())));
         let bad = text.replace(">7<", ">x<");
         assert_eq!(read(&Element::parse(&bad).unwrap()), None);
+    }
+
+    /// A page that says that there is more is never the last one.
+    #[test]
+    fn pages_without_a_next_one_are_no_end() {
+        let of = |more: &str| {
+            let text = format!("<ListBucketResult>{more}</ListBucketResult>");
+            let page = read(&Element::parse(&text).unwrap()).unwrap();
+            (page.next.clone(), page.is_last())
+        };
+        let token = "<NextContinuationToken>t</NextContinuationToken>";
+        assert_eq!(of(""), (None, true));
+        assert_eq!(of("<IsTruncated>false</IsTruncated>"), (None, true));
+        assert_eq!(of("<IsTruncated>true</IsTruncated><NextMarker>k</NextMarker>"), (None, false));
+        assert_eq!(
+            of(&format!("<IsTruncated>true</IsTruncated>{token}")),
+            (Some("t".into()), false)
+        );
+    }
+
+    #[test]
+    fn tokens_that_come_again_are_found() {
+        for (before, cycle) in [(0, 1), (1, 1), (5, 1), (0, 2), (3, 2), (10, 7), (100, 33)] {
+            let mut tokens = Tokens::default();
+            let token = |at: u64| if at < before { at } else { before + (at - before) % cycle };
+            let found = (0..1000).find(|at| !tokens.turn_to(token(*at)));
+            let found = found.unwrap_or_else(|| panic!("{cycle} after {before}"));
+            assert!(found >= before + cycle, "{cycle} after {before}: {found} is new");
+        }
+        let mut tokens = Tokens::default();
+        assert!((0..10_000).all(|at| tokens.turn_to(at)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::answers::Element;
 use crate::checksum;
 use crate::client::{Call, Client, Into, Trouble};
+use crate::listing::{self, Tokens};
 use crate::refusal;
 use base::fault::Fault;
 use base::limits::PARTS_MAX;
@@ -14,7 +15,7 @@ pub(crate) fn all(
     (bucket, key): (&str, &str),
     id: &str,
 ) -> Result<Option<Vec<ListedPart>>, Fault> {
-    pages(|from| {
+    pages((bucket, key), |from| {
         let query = [("uploadId", id), ("part-number-marker", from)];
         let query = if from.is_empty() { &query[..1] } else { &query[..] };
         let call = Call { method: "GET", bucket, key, query, ..Call::default() };
@@ -28,11 +29,13 @@ pub(crate) fn all(
 
 /// `ask` has the page after a part.
 fn pages(
+    place: (&str, &str),
     ask: impl Fn(&str) -> Result<Option<Element>, Fault>,
 ) -> Result<Option<Vec<ListedPart>>, Fault> {
-    let (mut parts, mut from) = (Vec::new(), String::new());
+    let (mut parts, mut tokens) = (Vec::new(), Tokens::<String>::default());
     loop {
-        let Some(page) = ask(&from)? else { return Ok(None) };
+        let from = tokens.last().map_or("", |from| from);
+        let Some(page) = ask(from)? else { return Ok(None) };
         parts.extend(page.all("Part").filter_map(|part| {
             Some(ListedPart {
                 number: part.get("PartNumber").parse().ok()?,
@@ -41,21 +44,22 @@ fn pages(
                 tag: part.get("ETag").to_string(),
             })
         }));
-        let next = page.get("NextPartNumberMarker");
-        // A store that names the same page again, or more parts than there are, would be asked for
-        // ever.
-        let is_last = !page.is_true("IsTruncated") || next.is_empty() || next == from;
-        if is_last || parts.len() as u64 >= PARTS_MAX {
+        if !page.is_true("IsTruncated") {
             return Ok(Some(parts));
         }
-        from = next.to_string();
+        let next = page.get("NextPartNumberMarker").to_string();
+        // Nor has an object more parts than there are numbers for.
+        if parts.len() as u64 >= PARTS_MAX || next.is_empty() || !tokens.turn_to(next) {
+            return Err(listing::endless("list of parts", place));
+        }
     }
 }
 
 /// Removes an upload and its parts.
 pub(crate) fn abort(client: &Client, (bucket, key): (&str, &str), id: &str) -> Result<(), Fault> {
     let query = &[("uploadId", id)];
-    let call = Call { method: "DELETE", bucket, key, query, ..Call::default() };
+    let is_clearing = true;
+    let call = Call { method: "DELETE", bucket, key, query, is_clearing, ..Call::default() };
     let answer = client.call(&call, Into::Text);
     answer.map(|_| ()).map_err(|trouble| refusal::fault(trouble, bucket, key))
 }
@@ -63,6 +67,8 @@ pub(crate) fn abort(client: &Client, (bucket, key): (&str, &str), id: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLACE: (&str, &str) = ("b", "k");
 
     /// A store that lists two parts a page, of five.
     #[test]
@@ -84,14 +90,22 @@ mod tests {
             );
             Ok(Element::parse(&text))
         };
-        let parts = pages(page).unwrap().unwrap();
+        let parts = pages(PLACE, page).unwrap().unwrap();
         assert_eq!(parts.iter().map(|part| part.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         assert_eq!((parts[4].len, &parts[4].tag[..]), (7, "\"t5\""));
         assert_eq!(parts[4].sum, Some(0xae8b_1486_0a79_9888));
-        // One that names the same page again and again ends all the same.
-        let text = "<ListPartsResult><IsTruncated>true</IsTruncated><NextPartNumberMarker>1\
-                    </NextPartNumberMarker></ListPartsResult>";
-        assert_eq!(pages(|_| Ok(Element::parse(text))).unwrap(), Some(Vec::new()));
-        assert_eq!(pages(|_| Ok(None)).unwrap(), None, "no such upload");
+        // One that names the same page again and again, or none, has said nothing of the rest.
+        for marker in ["1", ""] {
+            let text = format!(
+                "<ListPartsResult><IsTruncated>true</IsTruncated><NextPartNumberMarker>{marker}\
+                 </NextPartNumberMarker></ListPartsResult>"
+            );
+            let fault = pages(PLACE, |_| Ok(Element::parse(&text))).unwrap_err();
+            assert!(
+                fault.text.contains("list of parts of 's3://b/k' cannot be followed"),
+                "{fault}"
+            );
+        }
+        assert_eq!(pages(PLACE, |_| Ok(None)).unwrap(), None, "no such upload");
     }
 }

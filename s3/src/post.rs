@@ -1,11 +1,12 @@
 //! A POST to a server that is no store, such as a webhook: one request, one answer.
 
 use std::io;
-use std::net::ToSocketAddrs;
 use std::time::Duration;
 
+use crate::addresses;
 use crate::connection::{Connection, unmonitored};
 use crate::trust;
+use crate::waits::{Limits, Stop, Wait};
 
 /// Where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,9 @@ impl Target {
             true => Some(trust::of(None, TRUST).map_err(|fault| fault.text)?),
             false => None,
         };
-        let bare = self.host.trim_matches(['[', ']']);
-        let addresses = (bare, self.port).to_socket_addrs().map_err(|why| why.to_string())?;
+        let wait = Wait::new(Limits::of(silent_max), &Stop::default());
+        let name = format!("{}:{}", self.host, self.port);
+        let addresses = addresses::find(&name, &mut wait.clone()).map_err(|why| why.to_string())?;
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -38,7 +40,7 @@ impl Target {
         // A name may have an address at which nobody listens, and one at which the server does.
         let mut failed = io::Error::other("the name has no address");
         for address in addresses {
-            match Connection::open(address, &self.host, (tls.as_ref(), silent_max)) {
+            match Connection::open(address, &self.host, tls.as_ref(), wait.clone()) {
                 Ok(mut connection) => {
                     let answer = connection.ask(&head, json.as_bytes(), "POST", &mut unmonitored);
                     return answer.map(|(head, _)| head.status).map_err(|why| why.to_string());

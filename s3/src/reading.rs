@@ -8,8 +8,10 @@ use crate::checksum::{self, Ranges};
 use crate::client::{Call, Client, Into, Trouble, lock};
 use crate::connection::Head;
 use crate::dates;
+use crate::foreign::{Check, Foreign, Verdict};
 use crate::metadata::{Posix, mtime_of};
 use crate::refusal;
+use crate::tags;
 use base::fault::{Class, Fault};
 use mover::io::store::Object;
 use mover::io::volume::Mtime;
@@ -21,6 +23,8 @@ pub(crate) struct Reading {
     key: String,
     pub seen: Seen,
     sums: Mutex<Ranges>,
+    /// Of one that another writer has left a checksum of.
+    foreign: Option<Mutex<Check>>,
     fault: Mutex<Option<Fault>>,
 }
 
@@ -35,6 +39,8 @@ pub(crate) struct Seen {
     pub tag: String,
     /// Of the whole object.
     pub sum: Option<u64>,
+    /// The same of another kind, where there is none of ours.
+    pub foreign: Option<Foreign>,
     pub posix: Posix,
 }
 
@@ -42,14 +48,27 @@ impl Seen {
     pub(crate) fn of(head: &Head) -> Option<Seen> {
         let posix = Posix::of(head);
         let is_whole = head.get("x-amz-checksum-type") != "COMPOSITE";
+        let sum = checksum::read(head.get("x-amz-checksum-crc64nvme")).filter(|_| is_whole);
         Some(Seen {
             size: head.get("content-length").parse().ok()?,
             mtime: mtime_of(head, &posix),
             modified_s: dates::http(head.get("last-modified")).unwrap_or(0),
             tag: head.get("etag").to_string(),
-            sum: checksum::read(head.get("x-amz-checksum-crc64nvme")).filter(|_| is_whole),
+            sum,
+            foreign: if sum.is_none() { Foreign::of(head) } else { None },
             posix,
         })
+    }
+
+    /// Whether an answer is of another object, which a store that ignores conditions may send: it
+    /// has another tag or, where it has none, another time.
+    fn is_other(&self, head: &Head) -> bool {
+        let tag = head.get("etag");
+        if !tag.is_empty() && !self.tag.is_empty() {
+            return !tags::is_same(tag, &self.tag);
+        }
+        let modified = dates::http(head.get("last-modified"));
+        modified.is_some_and(|modified_s| self.modified_s != 0 && modified_s != self.modified_s)
     }
 
     /// A listing has the store's own time, and a header only its seconds.
@@ -78,10 +97,18 @@ pub(crate) fn look(client: &Client, bucket: &str, key: &str) -> Result<Option<Se
 impl Reading {
     pub(crate) fn new(client: Arc<Client>, (bucket, key): (String, String), seen: Seen) -> Reading {
         let (sums, fault) = (Mutex::default(), Mutex::default());
-        Reading { client, bucket, key, seen, sums, fault }
+        let foreign = seen.foreign.as_ref().map(|foreign| Mutex::new(Check::of(foreign)));
+        Reading { client, bucket, key, seen, sums, foreign, fault }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let sum = self.receive(at, into)?;
+        self.check((at, into.len() as u64), sum)?;
+        self.check_foreign(at, into)
+    }
+
+    /// One range, with its checksum where it is needed.
+    fn receive(&self, at: u64, into: &mut [u8]) -> Result<Option<u64>, Fault> {
         let len = into.len() as u64;
         let mut headers = vec![("range".to_string(), format!("bytes={at}-{}", at + len - 1))];
         if !self.seen.tag.is_empty() {
@@ -97,6 +124,9 @@ impl Reading {
             Ok(answer) => answer,
             Err(trouble) => return Err(unread(trouble, bucket, key)),
         };
+        if self.seen.is_other(&answer.head) {
+            return Err(changed(&self.url()));
+        }
         let size = self.seen.size;
         let expect = format!("bytes {at}-{}/{size}", at + len - 1);
         let told = answer.head.get("content-range");
@@ -110,7 +140,7 @@ impl Reading {
             );
             return Err(Fault::new(Class::Peer, text));
         }
-        self.check((at, len), answer.crc64)
+        Ok(answer.crc64)
     }
 
     /// The whole object is checked with its last range, which is not passed on if it is wrong.
@@ -124,13 +154,40 @@ impl Reading {
         }
     }
 
+    /// The same with what another writer has left, which may need bytes in order.
+    fn check_foreign(&self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Some(foreign) = &self.foreign else { return Ok(()) };
+        let mut check = lock(foreign);
+        check.add(at, bytes);
+        loop {
+            match check.verdict(self.seen.size) {
+                Verdict::Open | Verdict::Same => return Ok(()),
+                Verdict::Other => return Err(corrupt(&self.url())),
+                Verdict::From(at) => {
+                    let left = self.seen.size - at;
+                    let mut again = vec![0; left.min(AGAIN_BYTES) as usize];
+                    self.receive(at, &mut again)?;
+                    check.add(at, &again);
+                }
+            }
+        }
+    }
+
     fn url(&self) -> String {
         format!("s3://{}/{}", self.bucket, self.key.escape_debug())
     }
 }
 
+const AGAIN_BYTES: u64 = 8 << 20;
+
 impl Object for Reading {
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<u32> {
+        let left = usize::try_from(self.seen.size.saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = into.len().min(left);
+        let into = &mut into[..len];
+        if into.is_empty() {
+            return Ok(0);
+        }
         match self.read(at, into) {
             Ok(()) => Ok(into.len() as u32),
             Err(fault) => {
@@ -170,7 +227,8 @@ pub(crate) fn read_small(
     if seen.size != into.len() as u64 || mtime.is_some_and(|mtime| !seen.has_time(mtime)) {
         return Err(changed(&url));
     }
-    match seen.sum.is_none() || seen.sum == answer.crc64 {
+    let is_foreign = seen.foreign.is_none_or(|foreign| foreign.is_of(into));
+    match is_foreign && (seen.sum.is_none() || seen.sum == answer.crc64) {
         true => Ok(()),
         false => Err(corrupt(&url)),
     }

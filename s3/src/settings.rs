@@ -52,6 +52,8 @@ pub(crate) struct Surroundings {
     /// The sections of `config` and `credentials`, by their names; of both for one profile.
     profile: BTreeMap<String, String>,
     pub profile_name: String,
+    /// The user has named the profile to this program: it comes before variables.
+    pub is_typed: bool,
 }
 
 impl Surroundings {
@@ -67,7 +69,8 @@ impl Surroundings {
         variables: BTreeMap<String, String>,
         profile: Option<&str>,
     ) -> Result<Surroundings, Fault> {
-        let surroundings = Surroundings { variables, ..Surroundings::default() };
+        let is_typed = profile.is_some();
+        let surroundings = Surroundings { variables, is_typed, ..Surroundings::default() };
         let named = profile.map(String::from).or_else(|| surroundings.get("AWS_PROFILE"));
         let name = named.clone().unwrap_or_else(|| "default".to_string());
         let file = |variable: &str, usual: &str| match surroundings.get(variable) {
@@ -105,6 +108,15 @@ impl Surroundings {
 
     pub(crate) fn get(&self, variable: &str) -> Option<String> {
         self.variables.get(variable).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// What variables say, in this order, and the profile: it first where the user has typed it.
+    pub(crate) fn said(&self, variables: &[&str], key: &str) -> Option<String> {
+        let around = || variables.iter().find_map(|variable| self.get(variable));
+        match self.is_typed {
+            true => self.of_profile(key).or_else(around),
+            false => around().or_else(|| self.of_profile(key)),
+        }
     }
 
     pub(crate) fn of_profile(&self, key: &str) -> Option<String> {
@@ -158,16 +170,12 @@ impl Endpoint {
         let region = options
             .region
             .clone()
-            .or_else(|| around.get("AWS_REGION"))
-            .or_else(|| around.get("AWS_DEFAULT_REGION"))
-            .or_else(|| around.of_profile("region"))
+            .or_else(|| around.said(&["AWS_REGION", "AWS_DEFAULT_REGION"], "region"))
             .unwrap_or_else(|| "us-east-1".to_string());
         let typed = options
             .endpoint
             .clone()
-            .or_else(|| around.get("AWS_ENDPOINT_URL_S3"))
-            .or_else(|| around.get("AWS_ENDPOINT_URL"))
-            .or_else(|| around.of_profile("endpoint_url"));
+            .or_else(|| around.said(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"], "endpoint_url"));
         let is_aws = typed.is_none();
         let url = typed.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
         let in_host = match options.addressing {
@@ -314,6 +322,60 @@ mod tests {
         assert_eq!((&endpoint.host[..], &endpoint.region[..]), ("t", "c"));
         let none = around(&files, Some("q")).unwrap_err();
         assert!(none.text.contains("no profile 'q'"), "{none}");
+    }
+
+    /// What each option is where some of these say it: the option itself, a profile that was typed,
+    /// variables, a profile of `AWS_PROFILE`.
+    #[test]
+    fn every_option_with_a_default_from_outside_is_what_was_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        let text = "[profile p]\nregion = of-profile\nendpoint_url = http://of-profile\n\
+                    ca_bundle = of-profile\naws_access_key_id = of-profile\n\
+                    aws_secret_access_key = x\n[profile empty]\n";
+        std::fs::write(&config, text).unwrap();
+        let file = ("AWS_CONFIG_FILE", config.to_str().unwrap());
+        let nothing = ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+        let variables = [
+            ("AWS_REGION", "of-variable"),
+            ("AWS_ENDPOINT_URL", "http://of-variable"),
+            ("AWS_CA_BUNDLE", "of-variable"),
+            ("AWS_ACCESS_KEY_ID", "of-variable"),
+            ("AWS_SECRET_ACCESS_KEY", "y"),
+        ];
+        let named = ("AWS_PROFILE", "p");
+        let cases = [
+            ("typed", Some("p"), true, "typed"),
+            ("", Some("p"), true, "of-profile"),
+            ("", Some("p"), false, "of-profile"),
+            ("", None, true, "of-variable"),
+            ("", None, false, "of-profile"),
+        ];
+        for (typed, profile, has_variables, expect) in cases {
+            let more = if has_variables { &variables[..] } else { &[] };
+            let pairs = [&[file, nothing, named][..], more].concat();
+            let around = around(&pairs, profile).unwrap();
+            let typed = Some(typed).filter(|typed| !typed.is_empty());
+            let options = Options {
+                endpoint: typed.map(|host| format!("http://{host}")),
+                region: typed.map(String::from),
+                ca: typed.map(PathBuf::from),
+                ..Options::default()
+            };
+            let endpoint = Endpoint::of(&options, &around).unwrap();
+            assert_eq!((&endpoint.host[..], &endpoint.region[..]), (expect, expect));
+            let ca = crate::trust::named(&options, &around);
+            assert_eq!(ca.as_deref(), Some(Path::new(expect)));
+            let found = crate::credentials::find(&around, &Default::default()).unwrap();
+            let keys = if typed.is_some() { "of-profile" } else { expect };
+            assert_eq!(found.keys.id, keys, "{profile:?}, {has_variables}");
+        }
+        // Nor are keys taken from elsewhere where a typed profile has none.
+        let off = ("AWS_EC2_METADATA_DISABLED", "true");
+        let pairs = [&[file, nothing, off][..], &variables].concat();
+        let none = around(&pairs, Some("empty")).unwrap();
+        let fault = crate::credentials::find(&none, &Default::default()).unwrap_err();
+        assert!(fault.text.contains("'empty' has none"), "{fault}");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use base::fault::{Class, Fault};
 
 /// Trusts a file that is named, or what the system trusts.
 pub(crate) fn config(options: &Options, around: &Surroundings) -> Result<Arc<ClientConfig>, Fault> {
-    let named = options
-        .ca
-        .clone()
-        .or_else(|| around.get("AWS_CA_BUNDLE").map(PathBuf::from))
-        .or_else(|| around.of_profile("ca_bundle").map(PathBuf::from));
+    let named = named(options, around);
     of(named.as_deref(), "name a file with --s3-ca")
+}
+
+pub(crate) fn named(options: &Options, around: &Surroundings) -> Option<PathBuf> {
+    let around = || around.said(&["AWS_CA_BUNDLE"], "ca_bundle").map(PathBuf::from);
+    options.ca.clone().or_else(around)
 }
 
 /// Trusts this file, or what the system trusts; where that is nothing, this is what to do.

@@ -241,7 +241,8 @@ impl Upload {
     /// Removes what has been written. The store may keep parts that are still under way.
     pub(crate) fn abort(&self) {
         let Some(id) = lock(&self.state).id.take() else { return };
-        let call = Call { method: "DELETE", query: &[("uploadId", &id)], ..self.call() };
+        let query = &[("uploadId", &id[..])];
+        let call = Call { method: "DELETE", query, is_clearing: true, ..self.call() };
         let _ = self.client.call(&call, Into::Text);
     }
 
@@ -268,7 +269,7 @@ impl Upload {
 
 /// An object that is not what was sent, as the store says: its name is not left to it.
 fn withdraw(client: &Client, bucket: &str, key: &str) -> Fault {
-    let call = Call { method: "DELETE", bucket, key, ..Call::default() };
+    let call = Call { method: "DELETE", bucket, key, is_clearing: true, ..Call::default() };
     let done = match client.call(&call, Into::Text) {
         Ok(_) => "it is deleted",
         Err(_) => "and it cannot be deleted: delete it",

@@ -18,6 +18,7 @@ use analysis::report::live::Phase;
 use base::fault::Fault;
 use base::job::{Location, ObjectUrl, Verified};
 use mover::io::store::Stores;
+use mover::pump::watch::Watch;
 use mover::receipt::{self, DigestOfList, Root};
 use s3::S3;
 use tempfile::NamedTempFile;
@@ -69,12 +70,14 @@ fn place(word: &OsStr) -> Result<VerifyTarget, String> {
 }
 
 /// A key that an object has names the receipt's only file; any other is a folder.
-fn root(place: &VerifyTarget, stores: &s3::Options) -> Result<Root, Fault> {
+fn root(place: &VerifyTarget, stores: &s3::Options, watch: &Arc<Watch>) -> Result<Root, Fault> {
     let url = match place {
         VerifyTarget::Here(path) => return Ok(Root::Here(path.clone())),
         VerifyTarget::Store(url) => url,
     };
     let stores = S3::new(stores.clone());
+    let watch = watch.clone();
+    stores.stop_when(Arc::new(move || watch.stopping()));
     let open = |key: String| stores.open(&ObjectUrl { bucket: url.bucket.clone(), key });
     let below = |folder: &str| match folder {
         "" => String::new(),
@@ -116,7 +119,7 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let (result, collected) = watched(&console, Phase::Finding, None, None, |watch| {
-        let root = root(place, stores)?;
+        let root = root(place, stores, watch)?;
         receipt::verify(manifest, &root, threads, watch)
     });
     let elapsed = started.elapsed().into();

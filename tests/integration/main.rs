@@ -60,6 +60,7 @@ mod spread_safety;
 mod spread_slurm;
 mod start;
 mod stores;
+mod stores_answers;
 mod stores_faulty;
 mod stores_measure;
 mod stores_resume;

@@ -18,7 +18,12 @@ pub trait Stores: Send + Sync + fmt::Debug {
     fn open(&self, url: &ObjectUrl) -> Result<Arc<dyn Store>, Fault>;
     /// How long the parts of an object are that is written.
     fn part_size(&self) -> PartSize;
+    /// No call waits for an answer any more, soon after this is true.
+    fn stop_when(&self, stopping: Stopping);
 }
+
+/// Whether the user has asked to stop.
+pub type Stopping = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Who says how long the parts of an object are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -60,6 +60,10 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
 /// The same, where the ends on this host may be in object stores too.
 pub fn run_in(job: &Job, reach: &Reach, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
+    if let Reach::Stores(stores) = reach {
+        let watch = watch.clone();
+        stores.stop_when(Arc::new(move || watch.stopping()));
+    }
     let job = &with_requests_for(job);
     let host = match (&job.source_host, &job.target_host) {
         (None, None) => {

@@ -79,7 +79,8 @@ impl Store for Bucket {
     fn look(&self, path: &[u8]) -> Result<Option<Listed>, Fault> {
         let key = self.key(path)?;
         let seen = match self.look_at(&key) {
-            // The answer to this request has no body: another says more.
+            // The answer to this request has no body: where there was one, another says more.
+            Err(fault) if fault.ends_transfer() => return Err(fault),
             Err(fault) => return Err(self.check().err().unwrap_or(fault)),
             Ok(seen) => seen,
         };
@@ -115,8 +116,13 @@ impl Store for Bucket {
 
     fn is_folder(&self, path: &[u8]) -> Result<bool, Fault> {
         let prefix = format!("{}/", self.key(path)?);
-        let page = listing::page(&self.client, self.below(&prefix, 1), None)?;
-        Ok(!page.keys.is_empty())
+        let mut is_folder = false;
+        // A page may have nothing, and more behind it.
+        listing::pages(&self.client, self.below(&prefix, 1), &mut |page: Page| {
+            is_folder = page.keys.iter().any(|key| key.name.starts_with(&prefix));
+            !is_folder
+        })?;
+        Ok(is_folder)
     }
 
     fn read_many(&self, segments: &[Segment], into: &mut [u8]) -> Vec<(u16, Fault)> {

@@ -35,9 +35,9 @@ pub(crate) static S3_PROFILE: CliOption<String> = CliOption {
     kind: Kind::Text(|name| name),
     default: "",
     help: "The profile of ~/.aws/config and ~/.aws/credentials",
-    more: "Credentials are looked for where AWS' tools do: AWS_ACCESS_KEY_ID and \
-           AWS_SECRET_ACCESS_KEY, the profile (AWS_PROFILE, or default), its credential_process, \
-           the container, the instance.",
+    more: "What it says comes before AWS' variables. Not given, credentials are looked for where \
+           AWS' tools do: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile (AWS_PROFILE, \
+           or default), its credential_process, the container, the instance.",
     group: Group::Stores,
     commands: STORES,
 };

@@ -155,7 +155,7 @@ pub(crate) fn set_mtime(path: &Path, seconds: u64, nanos: u32) {
 }
 
 /// The credentials of every gateway here, and nothing of the user's own.
-fn with_credentials(command: &mut Command) -> &mut Command {
+pub(crate) fn with_credentials(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("AWS_") {
             command.env_remove(name);

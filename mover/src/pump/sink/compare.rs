@@ -2,8 +2,6 @@
 //! so a separate thread does it, in the order of the offers.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 
 use crate::io::volume::{Access, Cache, StatusKind, Volume};
@@ -69,30 +67,30 @@ impl Compare {
     }
 }
 
-/// The BLAKE3 of a file.
+/// The BLAKE3 of a file, or of an object.
 pub(crate) fn sum_of(
     volume: &dyn Volume,
     path: &[u8],
     going: impl Fn() -> bool,
 ) -> Result<Sum, Fault> {
-    let name = volume.root().join(crate::pump::source::walk::name_of(path));
     let handle = volume.open(path, Access::Read { cache: Cache::Through })?;
-    let fd = handle.fd().try_clone_to_owned().map_err(|why| Fault::io("open", &name, &why))?;
-    let mut file = File::from(fd);
-    let mut buffer = vec![0; READ_BYTES];
-    let mut hasher = blake3::Hasher::new();
+    // A store is asked for as much as takes longer than to ask.
+    let mut buffer = vec![0; if volume.waits() { REQUEST_BYTES } else { READ_BYTES }];
+    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
     while going() {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
-            Ok(count) => hasher.update(&buffer[..count]),
-            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(why) => return Err(Fault::io("read", &name, &why)),
-        };
+        match volume.read_at(&handle, path, at, &mut buffer)? {
+            0 => return Ok(*hasher.finalize().as_bytes()),
+            count => {
+                hasher.update(&buffer[..count]);
+                at += count as u64;
+            }
+        }
     }
     Err(Fault::interrupted())
 }
 
 const READ_BYTES: usize = 1 << 20;
+const REQUEST_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
 mod tests {

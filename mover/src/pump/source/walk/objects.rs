@@ -43,6 +43,14 @@ pub(super) fn look_at(url: &ObjectUrl, recursive: bool, reach: &Reach) -> Result
     };
     let store = reach.store(&ObjectUrl { bucket: url.bucket.clone(), key })?;
     store.check()?;
+    // A mistyped key is no empty folder. A bucket may be empty.
+    let key = url.key.trim_end_matches('/');
+    if url.means_folder() && !key.is_empty() {
+        let all = reach.store(&ObjectUrl { bucket: url.bucket.clone(), key: String::new() })?;
+        if !all.is_folder(key.as_bytes())? {
+            return Err(Fault::new(Class::Local, format!("'{url}': there are no such objects")));
+        }
+    }
     let prefix = if url.means_folder() { Vec::new() } else { name.as_bytes().to_vec() };
     Ok(Root::Objects { store, prefix })
 }
