@@ -329,7 +329,7 @@ fn met(drives: bool, role: Role, settings: &Settings) -> Session {
         locations: vec![Location::Stdio],
         settings: settings.clone(),
         ports: None,
-        secret: [0; 32],
+        secret: base::secret::SharedSecret([0; 32]),
         fingerprint: [0; 32],
         origin,
         window_bytes: 0,

@@ -6,6 +6,8 @@ mod code;
 mod links;
 #[path = "tidy/packages.rs"]
 mod packages;
+#[path = "tidy/secrets.rs"]
+mod secrets;
 #[path = "tidy/terminals.rs"]
 mod terminals;
 #[path = "tidy/vocabulary.rs"]
@@ -174,24 +176,8 @@ const RULES: &[Rule] = &[
             ("mover/src/io/tests.rs", LONG_FILE),
         ],
     },
-    Rule {
-        name: "text for a terminal goes through the console, which makes it harmless",
-        look: terminals::rule,
-        bad: &[
-            ("src/cli/limit.rs", "fn f() { print(&mut io::stdout(), x); }"),
-            ("src/spread/far.rs", "fn f() { io::stderr().write_all(x); }"),
-            ("mover/src/pump/lane.rs", "fn f() { eprintln!(\"x\") }"),
-            ("src/cli/explain.rs", "fn f() { escape::page(x); }"),
-            ("src/cli/limit.rs", "fn f() { println!(\"x\") }"),
-            ("src/spread/launcher/ssh.rs", "fn f() { command.stderr(Stdio::inherit()); }"),
-        ],
-        good: &[
-            ("src/cli/console.rs", "fn f() { io::stdout().write_all(escape::page(x)); }"),
-            ("src/cli/limit.rs", "fn f() { console::say_line(Channel::Stdout, x); }"),
-            ("xtask/src/main.rs", "fn f() { println!(\"x\") }"),
-            ("mover/src/io/tcp.rs", "// println!(\"x\")"),
-        ],
-    },
+    secrets::RULE,
+    terminals::RULE,
     Rule {
         name: "nothing is left for later",
         look: leftovers,

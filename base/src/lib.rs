@@ -16,6 +16,7 @@ pub mod owners;
 pub mod packed;
 pub mod path;
 pub mod schedule;
+pub mod secret;
 pub mod settings;
 pub mod store_times;
 pub mod stream_steps;

@@ -232,7 +232,7 @@ impl Client {
     /// For the table of waits: other limits, with TLS or without, as somebody who has keys.
     #[cfg(test)]
     pub(crate) fn given(&mut self, limits: Limits, tls: Option<Arc<ClientConfig>>) {
-        let keys = Keys { id: "id".into(), secret: "secret".into(), token: None };
+        let keys = Keys::of("id".into(), "secret".into(), None);
         self.credentials = Mutex::new(Some(Found { keys, expires_unix_s: None }));
         (self.limits, self.tls) = (limits, tls);
     }

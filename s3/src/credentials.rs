@@ -17,7 +17,7 @@ use crate::waits::{Limits, SILENT_MAX, Stop, Wait, is_stopped};
 use base::fault::{Class, Fault};
 
 /// Keys and when they expire, in seconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub keys: Keys,
     pub expires_unix_s: Option<u64>,
@@ -40,12 +40,12 @@ pub(crate) fn find(around: &Surroundings, stop: &Stop) -> Result<Found, Fault> {
         && let (Some(id), Some(secret)) =
             (around.get("AWS_ACCESS_KEY_ID"), around.get("AWS_SECRET_ACCESS_KEY"))
     {
-        return Ok(lasting(Keys { id, secret, token: around.get("AWS_SESSION_TOKEN") }));
+        return Ok(lasting(Keys::of(id, secret, around.get("AWS_SESSION_TOKEN"))));
     }
     if let (Some(id), Some(secret)) =
         (around.of_profile("aws_access_key_id"), around.of_profile("aws_secret_access_key"))
     {
-        return Ok(lasting(Keys { id, secret, token: around.of_profile("aws_session_token") }));
+        return Ok(lasting(Keys::of(id, secret, around.of_profile("aws_session_token"))));
     }
     if let Some(command) = around.of_profile("credential_process") {
         return of_program(around, &command, &mut Wait::new(Limits::of(SILENT_MAX), stop));
@@ -140,7 +140,7 @@ fn read(text: &str, [id, secret, token]: [&str; 3]) -> Option<Found> {
     let get = |name: &str| value[name].as_str().map(String::from);
     let expires = get("Expiration").and_then(|date| dates::iso(&date.replace("+00:00", "Z")));
     Some(Found {
-        keys: Keys { id: get(id)?, secret: get(secret)?, token: get(token) },
+        keys: Keys::of(get(id)?, get(secret)?, get(token)),
         expires_unix_s: expires.map(|(seconds, _)| seconds.max(0) as u64),
     })
 }
@@ -286,8 +286,14 @@ impl Read for Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use secrecy::ExposeSecret;
     use std::io::Write;
     use std::net::TcpListener;
+
+    fn told(found: &Found) -> (&str, &str, Option<&str>) {
+        let Keys { id, secret, token } = &found.keys;
+        (id, secret.expose_secret(), token.as_ref().map(ExposeSecret::expose_secret))
+    }
 
     fn around(pairs: &[(&str, &str)]) -> Surroundings {
         let off = ("AWS_EC2_METADATA_DISABLED", "true");
@@ -326,7 +332,7 @@ mod tests {
     fn variables_come_first() {
         let variables = [("AWS_ACCESS_KEY_ID", "I"), ("AWS_SECRET_ACCESS_KEY", "S")];
         let found = of(&around(&variables)).unwrap();
-        assert_eq!(found.keys, Keys { id: "I".into(), secret: "S".into(), token: None });
+        assert_eq!(told(&found), ("I", "S", None));
         assert!(!found.is_stale(u64::MAX / 2));
         let none = of(&around(&[])).unwrap_err();
         assert!(none.text.contains("AWS_ACCESS_KEY_ID"), "{none}");
@@ -344,7 +350,7 @@ mod tests {
         assert_eq!(found.keys.id, "I");
         let printed = ANSWER.replace('\n', "").replace("\"Token\"", "\"SessionToken\"");
         let found = of(&format!("[default]\ncredential_process = echo '{printed}'\n")).unwrap();
-        assert_eq!(found.keys.token.as_deref(), Some("T"));
+        assert_eq!(told(&found).2, Some("T"));
         assert!(!found.is_stale(1_893_455_000) && found.is_stale(1_893_456_000));
         for (text, says) in [
             ("[default]\ncredential_process = false\n", "exit status: 1"),
@@ -361,11 +367,11 @@ mod tests {
     fn containers_and_instances_are_asked() {
         let url = format!("{}/creds", service(&[ANSWER]));
         let found = of(&around(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)])).unwrap();
-        assert_eq!((&found.keys.id[..], found.keys.token.as_deref()), ("I", Some("T")));
+        assert_eq!((told(&found).0, told(&found).2), ("I", Some("T")));
         let url = service(&["TOKEN", "my-role", ANSWER]);
         let pairs =
             [("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url[..]), ("AWS_EC2_METADATA_DISABLED", "no")];
-        assert_eq!(of(&around(&pairs)).unwrap().keys.secret, "S");
+        assert_eq!(told(&of(&around(&pairs)).unwrap()).1, "S");
     }
 
     /// A host is compared as a host: none that begins alike gets the token.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretString};
+
 use base::fault::{Class, Fault};
 use mover::io::store::PartSize;
 
@@ -45,12 +47,13 @@ pub enum Addressing {
     Host,
 }
 
-/// Variables, and files in the home folder, as they are when a command begins.
+/// Variables, and files in the home folder, as they are when a command begins. Some are secrets, so
+/// none shows itself.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    variables: BTreeMap<String, String>,
+    variables: BTreeMap<String, SecretString>,
     /// The sections of `config` and `credentials`, by their names; of both for one profile.
-    profile: BTreeMap<String, String>,
+    profile: BTreeMap<String, SecretString>,
     pub profile_name: String,
     /// The user has named the profile to this program: it comes before variables.
     pub is_typed: bool,
@@ -70,6 +73,8 @@ impl Surroundings {
         profile: Option<&str>,
     ) -> Result<Surroundings, Fault> {
         let is_typed = profile.is_some();
+        let hidden = |(name, value): (String, String)| (name, SecretString::from(value));
+        let variables = variables.into_iter().map(hidden).collect();
         let surroundings = Surroundings { variables, is_typed, ..Surroundings::default() };
         let named = profile.map(String::from).or_else(|| surroundings.get("AWS_PROFILE"));
         let name = named.clone().unwrap_or_else(|| "default".to_string());
@@ -94,7 +99,7 @@ impl Surroundings {
             );
             return Err(Fault::usage(text));
         }
-        let profile = found.into_iter().flatten().flatten().collect();
+        let profile = found.into_iter().flatten().flatten().map(hidden).collect();
         Ok(Surroundings { profile, profile_name: name, ..surroundings })
     }
 
@@ -107,7 +112,7 @@ impl Surroundings {
     }
 
     pub(crate) fn get(&self, variable: &str) -> Option<String> {
-        self.variables.get(variable).filter(|value| !value.is_empty()).cloned()
+        self.variables.get(variable).and_then(told)
     }
 
     /// What variables say, in this order, and the profile: it first where the user has typed it.
@@ -120,8 +125,12 @@ impl Surroundings {
     }
 
     pub(crate) fn of_profile(&self, key: &str) -> Option<String> {
-        self.profile.get(key).filter(|value| !value.is_empty()).cloned()
+        self.profile.get(key).and_then(told)
     }
+}
+
+fn told(value: &SecretString) -> Option<String> {
+    Some(value.expose_secret()).filter(|value| !value.is_empty()).map(String::from)
 }
 
 /// Variables that are not AWS' own.

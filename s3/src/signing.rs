@@ -1,21 +1,22 @@
 //! Signatures of version 4, as "Authenticating Requests (AWS Signature Version 4)" describes them.
 
 use aws_lc_rs::{digest, hmac};
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::dates;
 
 /// What signs requests.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub id: String,
-    pub secret: String,
+    pub secret: SecretString,
     /// Of temporary credentials.
-    pub token: Option<String>,
+    pub token: Option<SecretString>,
 }
 
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({}, …)", self.id)
+impl Keys {
+    pub(crate) fn of(id: String, secret: String, token: Option<String>) -> Keys {
+        Keys { id, secret: secret.into(), token: token.map(SecretString::from) }
     }
 }
 
@@ -55,7 +56,11 @@ pub(crate) fn sign(
         ("x-amz-content-sha256".to_string(), hash.clone()),
         ("x-amz-date".to_string(), stamp.clone()),
     ];
-    added.extend(keys.token.iter().map(|token| ("x-amz-security-token".into(), token.clone())));
+    added.extend(
+        keys.token
+            .iter()
+            .map(|token| ("x-amz-security-token".into(), token.expose_secret().into())),
+    );
     let is_signed = |name: &str| name == "host" || name == "range" || name.starts_with("x-amz-");
     let mut signed: Vec<_> =
         request.headers.iter().chain(&added).filter(|(name, _)| is_signed(name)).collect();
@@ -70,7 +75,7 @@ pub(crate) fn sign(
     let scope = format!("{day}/{region}/s3/aws4_request");
     let hashed = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
     let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashed}");
-    let mut key = format!("AWS4{}", keys.secret).into_bytes();
+    let mut key = format!("AWS4{}", keys.secret.expose_secret()).into_bytes();
     for part in [day, region, "s3", "aws4_request"] {
         key = hmac_of(&key, part.as_bytes());
     }

@@ -50,6 +50,7 @@ mod restricted;
 mod results;
 mod resume;
 mod seals;
+mod secrets;
 mod selection;
 mod snapshots;
 mod soaker;

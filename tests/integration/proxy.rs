@@ -112,7 +112,7 @@ fn secrets_stay_secret() {
     );
     let running = run::start(scene.command(&scene.words(&line)));
     support::until("bytes are moved", || relay.forwarded() >= 200_000);
-    let secret = relay.opens().remove(0).secret;
+    let secret = relay.opens().remove(0).secret.0;
     let children = support::processes::children_named(running.pid(), "socat");
     assert_eq!(children.len(), 1, "the near side's ssh");
     let seen: Vec<u8> = [running.pid()]

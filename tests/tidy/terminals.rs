@@ -1,6 +1,25 @@
 //! Text for a terminal goes through one door, which makes it harmless.
 
-use crate::{Finding, Page, each_code_line, has_macro, of_the_program};
+use crate::{Finding, Page, Rule, each_code_line, has_macro, of_the_program};
+
+pub(crate) const RULE: Rule = Rule {
+    name: "text for a terminal goes through the console, which makes it harmless",
+    look: rule,
+    bad: &[
+        ("src/cli/limit.rs", "fn f() { print(&mut io::stdout(), x); }"),
+        ("src/spread/far.rs", "fn f() { io::stderr().write_all(x); }"),
+        ("mover/src/pump/lane.rs", "fn f() { eprintln!(\"x\") }"),
+        ("src/cli/explain.rs", "fn f() { escape::page(x); }"),
+        ("src/cli/limit.rs", "fn f() { println!(\"x\") }"),
+        ("src/spread/launcher/ssh.rs", "fn f() { command.stderr(Stdio::inherit()); }"),
+    ],
+    good: &[
+        ("src/cli/console.rs", "fn f() { io::stdout().write_all(escape::page(x)); }"),
+        ("src/cli/limit.rs", "fn f() { console::say_line(Channel::Stdout, x); }"),
+        ("xtask/src/main.rs", "fn f() { println!(\"x\") }"),
+        ("mover/src/io/tcp.rs", "// println!(\"x\")"),
+    ],
+};
 
 /// Files that may name standard output and error, and print pages, each with its reason.
 const DOORS: &[(&str, &str)] = &[
@@ -15,7 +34,7 @@ const DOORS: &[(&str, &str)] = &[
     ("mover/src/remote/peer.rs", "what a far side speaks, and its refusal through escape::line"),
 ];
 
-pub(crate) fn rule(pages: &[Page]) -> Vec<Finding> {
+fn rule(pages: &[Page]) -> Vec<Finding> {
     each_code_line(pages, |page, line| {
         let is_door = DOORS.iter().any(|(file, _)| *file == page.path);
         if is_door || of_the_program(&page.path).is_none() {

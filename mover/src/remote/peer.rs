@@ -176,7 +176,7 @@ fn credentials(open: &Open, identity: Identity) -> Credentials {
         seal: open.settings.seal,
         identity,
         peer: open.fingerprint,
-        secret: Secret::new(open.secret),
+        secret: Secret::new(open.secret.0),
         agreed: streams::agreed(&Message::Open(Box::new(open.clone()))),
     }
 }

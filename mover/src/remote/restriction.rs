@@ -272,7 +272,7 @@ mod tests {
             locations: vec![location],
             settings: Settings { seal, ..Settings::default() },
             ports: None,
-            secret: [0; 32],
+            secret: base::secret::SharedSecret([0; 32]),
             fingerprint: [0; 32],
             origin: None,
             window_bytes: 0,

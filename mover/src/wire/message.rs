@@ -11,6 +11,7 @@ use base::job::Location;
 use base::label::Sum;
 use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use base::path::PathSample;
+use base::secret::SharedSecret;
 use base::settings::{Cut, Settings};
 use base::tally::SideReport;
 use base::units::Rate;
@@ -89,8 +90,7 @@ pub struct Open {
     pub locations: Vec<Location>,
     pub settings: Settings,
     pub ports: Option<(u16, u16)>,
-    /// Known to the two sides of this transfer only.
-    pub secret: [u8; 32],
+    pub secret: SharedSecret,
     /// BLAKE3 of the driver's certificate in DER form.
     pub fingerprint: [u8; 32],
     /// Set when the driver is the source.

@@ -266,7 +266,7 @@ mod tests {
             locations: vec![Location::Stdio],
             settings: Settings::default(),
             ports: None,
-            secret: [0; 32],
+            secret: base::secret::SharedSecret([0; 32]),
             fingerprint: [0; 32],
             origin: Some(Origin { single: true, endless: false }),
             window_bytes: 0,

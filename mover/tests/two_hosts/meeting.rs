@@ -23,7 +23,7 @@ pub(crate) fn sessions(pushes: bool, settings: &Settings, now: Tick) -> (Session
         locations: vec![Location::Path(PathBuf::from("there"))],
         settings: settings.clone(),
         ports: None,
-        secret: [0; 32],
+        secret: base::secret::SharedSecret([0; 32]),
         fingerprint: [0; 32],
         origin: origin.filter(|_| pushes),
         window_bytes: 0,

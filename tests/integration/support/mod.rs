@@ -77,9 +77,14 @@ impl Scene {
 
     /// A shell script in this folder.
     pub(crate) fn script(&self, name: &str, lines: &str) -> PathBuf {
+        // Another process writes it: a child of another test could inherit our descriptor, and then
+        // the script could not be run.
         let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\nPROGRAM={PROGRAM}\n{lines}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\nPROGRAM={PROGRAM}\n{lines}\n");
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&path);
+        let written = run::to_end(writer, text.as_bytes());
+        assert_eq!(written.code, 0, "{written}");
         path
     }
 

@@ -146,7 +146,7 @@ impl Speaker {
             locations,
             settings,
             ports: None,
-            secret: [7; 32],
+            secret: base::secret::SharedSecret([7; 32]),
             fingerprint: [7; 32],
             origin: (role == Role::Sink).then_some(origin),
             window_bytes: 0,

@@ -32,6 +32,7 @@ use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Job, Location};
+use base::secret::SharedSecret;
 use base::settings::{Cut, Pace};
 use base::tally::About;
 
@@ -225,7 +226,7 @@ impl Near<'_> {
             locations,
             settings: self.job.settings.clone(),
             ports: self.job.remote.ports,
-            secret,
+            secret: SharedSecret(secret),
             fingerprint: identity.fingerprint,
             origin,
             window_bytes: match (self.role, &self.job.target) {

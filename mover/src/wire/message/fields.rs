@@ -20,6 +20,7 @@ use base::limits::{
 };
 use base::packed;
 use base::path::PathSample;
+use base::secret::SharedSecret;
 use base::settings::{Cut, DataSet, DigestKind};
 use base::tally::{About, SideReport, Tally};
 use base::units::Nanos;
@@ -146,7 +147,7 @@ pub(crate) fn put_open(out: &mut Writer, open: &Open) {
         out.u16(low);
         out.u16(high);
     });
-    out.raw(&open.secret);
+    out.raw(&open.secret.0);
     out.raw(&open.fingerprint);
     put_origin(out, open.origin);
     out.u64(open.window_bytes);
@@ -165,7 +166,7 @@ pub(crate) fn get_open(from: &mut Reader<'_>) -> Result<Open, Fault> {
         locations: get_list(from, PLACES_MAX, get_location)?,
         settings: settings::get_settings(from)?,
         ports: from.option(|from| Ok((from.u16()?, from.u16()?)))?,
-        secret: from.array()?,
+        secret: SharedSecret(from.array()?),
         fingerprint: from.array()?,
         origin: get_origin(from)?,
         window_bytes: from.u64()?,

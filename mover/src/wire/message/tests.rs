@@ -8,6 +8,7 @@ use base::attributes::Attributes;
 use base::codec::{CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
 use base::owners::OwnerRule;
+use base::secret::SharedSecret;
 use base::settings::{Cut, DataSet, Delete, DigestKind, Lockstep, Moment, Pace};
 use base::tally::{About, Tally};
 use base::units::{Nanos, Rate, Tick};
@@ -77,7 +78,7 @@ fn open(role: Role, locations: Vec<Location>, origin: Option<Origin>) -> Message
         locations,
         settings,
         ports: Some((5000, 5100)),
-        secret: [1; 32],
+        secret: SharedSecret([1; 32]),
         fingerprint: [2; 32],
         origin,
         window_bytes: 5,
