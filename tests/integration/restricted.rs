@@ -8,7 +8,9 @@ use std::process::Command;
 
 use crate::support::run::{self, Ran};
 use crate::support::speaker::Speaker;
-use crate::support::{Scene, data, each, far, need};
+use crate::support::{Scene, data, each, far, need, processes};
+
+use rustix::process::Signal;
 
 use base::job::Location;
 use base::settings::Settings;
@@ -308,6 +310,20 @@ fn a_login_that_only_writes() {
     assert_eq!((ran.code, limited.text("jail/in/file").as_deref()), (3, Some("inside")), "{ran}");
     let ran = limited.run("copy --overwrite always @/here/file far:in/file");
     assert_eq!((ran.code, limited.text("jail/in/file").as_deref()), (0, Some("replaced")), "{ran}");
+    // A copy of its own that was interrupted goes on.
+    data::write_file(&limited.scene.path("here/long"), 5, 30_000_000);
+    let line = "copy --json @/here/long far:in/long";
+    let mut words = limited.scene.words(&format!("{line} --rate 4MB"));
+    words.extend(["--ssh".into(), limited.ssh.clone().into()]);
+    let mut running = run::start(limited.scene.command(&words));
+    running.wait_for_bytes();
+    processes::send(running.pid(), Signal::TERM);
+    assert_eq!(running.end().code, 130);
+    let ran = limited.run(line);
+    assert_eq!(ran.code, 0, "{ran}");
+    let end = ran.events().pop().unwrap();
+    assert!(end["record"]["moved"]["resumed_bytes"].as_u64() > Some(0), "{ran}");
+    data::assert_same(&limited.scene.path("here/long"), &limited.scene.path("jail/in/long"));
     limited.check_outside();
 }
 
