@@ -45,8 +45,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(head: &Head) -> Option<Seen> {
-        let posix = Posix::of(head);
+    pub(crate) fn of(head: &Head, key: &str) -> Option<Seen> {
+        let posix = Posix::of(head, key);
         let is_whole = head.get("x-amz-checksum-type") != "COMPOSITE";
         let sum = checksum::read(head.get("x-amz-checksum-crc64nvme")).filter(|_| is_whole);
         Some(Seen {
@@ -82,7 +82,7 @@ pub(crate) fn look(client: &Client, bucket: &str, key: &str) -> Result<Option<Se
     let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
     let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
     match client.call(&call, Into::Text) {
-        Ok(answer) => match Seen::of(&answer.head) {
+        Ok(answer) => match Seen::of(&answer.head, key) {
             Some(seen) => Ok(Some(seen)),
             None => {
                 let text = format!("the store does not say how long 's3://{bucket}/{key}' is");
@@ -223,7 +223,7 @@ pub(crate) fn read_small(
     let answer = client
         .call(&call, Into::Small(&mut *into))
         .map_err(|trouble| unread(trouble, bucket, key))?;
-    let seen = Seen::of(&answer.head).unwrap_or_default();
+    let seen = Seen::of(&answer.head, key).unwrap_or_default();
     if seen.size != into.len() as u64 || mtime.is_some_and(|mtime| !seen.has_time(mtime)) {
         return Err(changed(&url));
     }
