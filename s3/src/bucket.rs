@@ -1,5 +1,6 @@
 //! A bucket, or what is below a key of it, as a volume of the mover.
 
+mod markers;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::abilities::Kind;
 use crate::checksum;
 use crate::client::{Call, Client, Into, Trouble, lock};
 use crate::listing::{self, Below, PAGE_KEYS, Page};
@@ -15,7 +17,7 @@ use crate::reading::{self, Reading, Seen};
 use crate::refusal;
 use crate::signing::encode;
 use crate::tags;
-use crate::upload::{self, Upload};
+use crate::upload::{self, Put, Upload};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::ObjectUrl;
@@ -44,6 +46,8 @@ pub(crate) struct Bucket {
     resumed: Mutex<BTreeSet<String>>,
     /// Folders of this run that are not left yet: nothing in the store stands for them.
     made: Mutex<BTreeSet<Vec<u8>>>,
+    /// Folders in which this run has made something, and that are not left yet.
+    filled: Mutex<BTreeSet<Vec<u8>>>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -72,6 +76,7 @@ impl Bucket {
             known: OnceLock::new(),
             resumed: Mutex::default(),
             made: Mutex::default(),
+            filled: Mutex::default(),
             warnings: Mutex::default(),
         }
     }
@@ -139,17 +144,15 @@ impl Bucket {
         (meta, kind): (&Metadata, u32),
         body: &[u8],
         replace: Replace,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Trouble> {
         let (mut headers, left_out) = metadata::headers(meta, kind);
         self.warn(left_out);
         if kind == metadata::FOLDER {
             headers.push(("content-type".into(), "application/x-directory".into()));
         }
-        if replace == Replace::Never {
-            headers.push(("if-none-match".into(), "*".into()));
-        }
-        let body = (body, checksum::of(body));
-        upload::put_with(&self.client, (&self.bucket, key), headers, body)
+        let (sum, is_brief) = (checksum::of(body), kind == metadata::FOLDER);
+        let put = Put { headers, body, sum, replace, is_brief };
+        upload::put_with(&self.client, (&self.bucket, key), &put)
     }
 
     fn warn(&self, text: Option<&str>) {
@@ -168,19 +171,13 @@ impl Bucket {
 
     /// A server copies: a second name would need a file system.
     fn copy(&self, from: &[u8], to: &str, replace: Replace) -> Result<(), Fault> {
-        let from = encode(&self.key(from)?, b"/");
-        let mut headers =
-            vec![("x-amz-copy-source".to_string(), format!("{}/{from}", self.bucket))];
-        if replace == Replace::Never {
-            headers.push(("if-none-match".to_string(), "*".to_string()));
-        }
+        let from = format!("{}/{}", self.bucket, encode(&self.key(from)?, b"/"));
         let (bucket, key) = (&self.bucket[..], to);
-        let call = Call { method: "PUT", bucket, key, headers, ..Call::default() };
-        let answer = self.client.call(&call, Into::Text);
-        answer
-            .and_then(|answer| upload::refused_late(&answer))
-            .map(|_| ())
-            .map_err(|trouble| refusal::fault(trouble, bucket, key))
+        let answer = self.client.write(Kind::Copy, replace, &|_| {
+            let headers = vec![("x-amz-copy-source".to_string(), from.clone())];
+            Call { method: "PUT", bucket, key, headers, ..Call::default() }
+        });
+        answer.map(|_| ()).map_err(|trouble| upload::refused(trouble, bucket, key))
     }
 
     /// All objects below the prefix.
@@ -279,7 +276,7 @@ impl Volume for Bucket {
         if may_be_object && let Some(seen) = self.look_at(&key)? {
             let kind = if seen.posix.is_link() { StatusKind::Link } else { StatusKind::File };
             let mode = seen.posix.permissions().unwrap_or(0o644);
-            return Ok(Some(status_of_object(kind, &seen, mode)));
+            return Ok(Some(status_of_object(kind, (&key, &seen), mode)));
         }
         if may_be_folder && self.is_folder(path)? {
             return Ok(Some(status_of(StatusKind::Directory, 0, Mtime::default(), 0o777)));
@@ -312,8 +309,9 @@ impl Volume for Bucket {
             let made = status_of(StatusKind::File, bytes, mtime, 0o644);
             return Ok(Status { inode: (OBJECT_DEVICE, sum), ..made });
         }
-        match self.look_at(&self.key(path)?)? {
-            Some(seen) => Ok(status_of_object(StatusKind::File, &seen, 0o644)),
+        let key = self.key(path)?;
+        match self.look_at(&key)? {
+            Some(seen) => Ok(status_of_object(StatusKind::File, (&key, &seen), 0o644)),
             None => self.unsupported("find what is gone", path),
         }
     }
@@ -375,10 +373,7 @@ impl Volume for Bucket {
 
     fn leave_directory(&self, path: &[u8], meta: Option<&Metadata>, _durable: Durable) -> Left {
         let given = match meta {
-            Some(meta) if !path.is_empty() => self.key(path).and_then(|key| {
-                let key = format!("{key}/");
-                self.put_made(&key, (meta, metadata::FOLDER), b"", Replace::Allowed)
-            }),
+            Some(meta) if !path.is_empty() => self.mark(path, meta),
             _ => Ok(()),
         };
         lock(&self.made).remove(path);
@@ -396,6 +391,7 @@ impl Volume for Bucket {
     }
 
     fn take_warnings(&self) -> Vec<String> {
+        self.client.abilities.take_warnings().iter().for_each(|text| self.warn(Some(text)));
         std::mem::take(&mut lock(&self.warnings))
     }
 
@@ -429,13 +425,16 @@ impl Volume for Bucket {
                 self.warn((!is_summed).then_some(text));
             }),
             Some(Begun::Link { target, meta }) => {
-                self.put_made(&self.key(to)?, (&meta, metadata::LINK), &target, replace)
+                let key = self.key(to)?;
+                self.put_made(&key, (&meta, metadata::LINK), &target, replace)
+                    .map_err(|trouble| upload::refused(trouble, &self.bucket, &key))
             }
             Some(Begun::Copy(twin)) => self.copy(&twin, &self.key(to)?, replace),
             None => self.unsupported("rename", from),
         };
         if done.is_ok() {
             self.take_begun(from);
+            self.note_made(to);
         }
         done
     }
@@ -558,10 +557,12 @@ fn status_of(kind: StatusKind, size: u64, mtime: Mtime, mode: u32) -> Status {
 }
 
 /// What an object is, as its bytes say; where the store has no checksum of them, as its tag does.
-/// By a tag that does not follow from its bytes nothing that was written is known.
-fn status_of_object(kind: StatusKind, seen: &Seen, mode: u32) -> Status {
+/// By a tag that does not follow from its bytes nothing that was written is known, and one without
+/// either is the same as no other.
+fn status_of_object(kind: StatusKind, (key, seen): (&str, &Seen), mode: u32) -> Status {
     let inode = match seen.sum.or_else(|| tags::number_of_parts(&seen.tag)) {
         Some(number) => (OBJECT_DEVICE, number),
+        None if seen.tag.is_empty() => (0, checksum::of(key.as_bytes())),
         None => (0, checksum::of(seen.tag.as_bytes())),
     };
     Status { inode, ..status_of(kind, seen.size, seen.mtime, mode) }

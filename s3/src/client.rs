@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
+use crate::abilities::Abilities;
 use crate::addresses::Addresses;
 use crate::answers::Element;
 use crate::checksum;
@@ -41,6 +42,8 @@ pub(crate) struct Call<'a> {
     pub is_summed: bool,
     /// It removes what would stay: it is made, too, after the user has asked to stop.
     pub is_clearing: bool,
+    /// There is another way: what the store cannot do now is refused after few tries.
+    pub is_brief: bool,
 }
 
 /// Where the body of a good answer goes.
@@ -112,6 +115,7 @@ pub(crate) struct Client {
     answered: AtomicBool,
     /// What the store refuses for all requests: the next one is not asked.
     refused: OnceLock<Fault>,
+    pub abilities: Abilities,
     times: Mutex<StoreTimes>,
 }
 
@@ -139,6 +143,7 @@ impl Client {
             addresses: Addresses::default(),
             answered: AtomicBool::new(false),
             refused: OnceLock::new(),
+            abilities: Abilities::default(),
             times: Mutex::default(),
         })
     }
@@ -162,7 +167,8 @@ impl Client {
                 }
                 Ok(answer) => {
                     let refusal = Refusal::of(&answer);
-                    if !refusal.is_passing() {
+                    let is_last = call.is_brief && tries + 1 >= BRIEF_TRIES_MAX;
+                    if !refusal.is_passing() || is_last && !refusal.asks_for_fewer() {
                         self.note_answered(call, &answer, 0);
                         return Err(Trouble::Refused(self.note(call, refusal)));
                     }
@@ -252,10 +258,14 @@ impl Client {
         Ok(state.join("uploads").join(host))
     }
 
-    /// A refusal of all requests, such as of wrong credentials, is one for the next ones too.
+    /// A refusal of all requests, such as of wrong credentials, is one for the next ones too: the
+    /// command ends.
     fn note(&self, call: &Call<'_>, refusal: Refusal) -> Refusal {
-        if refusal.is_of_all() {
-            let _ = self.refused.set(fault_of(&refusal, call.bucket, call.key));
+        let is_told_later = call.method == "HEAD" && refusal.hides_why();
+        if refusal.is_of_all() && !is_told_later {
+            let fault = fault_of(&refusal, call.bucket, call.key);
+            self.stop.refused(&fault);
+            let _ = self.refused.set(fault);
         }
         refusal
     }
@@ -342,7 +352,8 @@ impl Client {
                 answer.crc64 = Some(fill_summed(connection, bytes, monitor)?);
             }
             Into::Small(bytes) if answer.head.status < 300 => {
-                if answer.head.get("content-length") == bytes.len().to_string() {
+                let len = answer.head.get("content-length");
+                if len.is_empty() || len == bytes.len().to_string() {
                     answer.crc64 = Some(fill_summed(connection, bytes, monitor)?);
                 }
             }
@@ -516,6 +527,8 @@ const TRIES_MAX: u32 = 8;
 const TRY_FOR: Nanos = Nanos::from_millis(120_000);
 /// The same for a store that has never answered: its user is watching.
 const FIRST_TRIES_MAX: u32 = 4;
+/// The same of a request in place of which there is another.
+const BRIEF_TRIES_MAX: u32 = 3;
 /// A request is sent again so often because its connection was left behind.
 const LEFT_BEHIND_MAX: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

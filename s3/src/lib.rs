@@ -2,6 +2,7 @@
 //! The mover calls it from the threads on which it waits for devices.
 
 mod abandoned;
+mod abilities;
 mod addresses;
 mod answers;
 mod bucket;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Cleaning, ObjectUrl};
 use base::store_times::StoreTimes;
-use mover::io::store::{PartSize, Stopping, Store, Stores};
+use mover::io::store::{PartSize, Stopping, Store, Stores, TellRefused};
 
 use crate::bucket::Bucket;
 use crate::client::{Client, lock};
@@ -113,5 +114,9 @@ impl Stores for S3 {
 
     fn stop_when(&self, stopping: Stopping) {
         self.stop.when(stopping);
+    }
+
+    fn when_refused(&self, tell: TellRefused) {
+        self.stop.when_refused(tell);
     }
 }

@@ -9,6 +9,7 @@ use crate::client::{Call, Client, Into, Trouble, lock};
 use crate::connection::Head;
 use crate::dates;
 use crate::foreign::{Check, Foreign, Verdict};
+use crate::listing::{self, Below};
 use crate::metadata::{Posix, mtime_of};
 use crate::refusal;
 use crate::tags;
@@ -36,6 +37,8 @@ pub(crate) struct Seen {
     pub mtime: Mtime,
     /// When the store got it.
     pub modified_s: i64,
+    /// The same as the store says it.
+    modified: String,
     pub tag: String,
     /// Of the whole object.
     pub sum: Option<u64>,
@@ -45,19 +48,32 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// `None` where the answer does not say how long the object is.
     pub(crate) fn of(head: &Head, key: &str) -> Option<Seen> {
+        let size = match head.get("content-range").rsplit_once('/') {
+            Some((_, size)) => size.parse().ok()?,
+            None => head.get("content-length").parse().ok()?,
+        };
+        Some(Seen { size, ..Seen::unsized_of(head, key) })
+    }
+
+    /// All but the length.
+    fn unsized_of(head: &Head, key: &str) -> Seen {
         let posix = Posix::of(head, key);
-        let is_whole = head.get("x-amz-checksum-type") != "COMPOSITE";
+        let is_whole = head.get("x-amz-checksum-type") != "COMPOSITE" && head.status != 206;
         let sum = checksum::read(head.get("x-amz-checksum-crc64nvme")).filter(|_| is_whole);
-        Some(Seen {
-            size: head.get("content-length").parse().ok()?,
+        let is_foreign = is_whole && sum.is_none();
+        let modified = head.get("last-modified");
+        Seen {
+            size: 0,
             mtime: mtime_of(head, &posix),
-            modified_s: dates::http(head.get("last-modified")).unwrap_or(0),
+            modified_s: dates::http(modified).unwrap_or(0),
+            modified: modified.to_string(),
             tag: head.get("etag").to_string(),
             sum,
-            foreign: if sum.is_none() { Foreign::of(head) } else { None },
+            foreign: if is_foreign { Foreign::of(head) } else { None },
             posix,
-        })
+        }
     }
 
     /// Whether an answer is of another object, which a store that ignores conditions may send: it
@@ -71,6 +87,16 @@ impl Seen {
         modified.is_some_and(|modified_s| self.modified_s != 0 && modified_s != self.modified_s)
     }
 
+    /// That what is read next must be the same object. A weak tag would never match, so the time
+    /// does; a store that ignores conditions is found by its answer.
+    fn condition(&self) -> Option<(String, String)> {
+        match (tags::is_strong(&self.tag), &self.modified[..]) {
+            (true, _) => Some(("if-match".to_string(), self.tag.clone())),
+            (false, "") => None,
+            (false, time) => Some(("if-unmodified-since".to_string(), time.to_string())),
+        }
+    }
+
     /// A listing has the store's own time, and a header only its seconds.
     fn has_time(&self, then: Mtime) -> bool {
         self.mtime == then || self.modified_s == then.seconds
@@ -79,19 +105,77 @@ impl Seen {
 
 /// Looks at an object; `None` where there is none.
 pub(crate) fn look(client: &Client, bucket: &str, key: &str) -> Result<Option<Seen>, Fault> {
-    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
-    let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
-    match client.call(&call, Into::Text) {
-        Ok(answer) => match Seen::of(&answer.head, key) {
-            Some(seen) => Ok(Some(seen)),
-            None => {
-                let text = format!("the store does not say how long 's3://{bucket}/{key}' is");
-                Err(Fault::new(Class::Peer, text))
+    let look = |is_brief| {
+        client.read(&mut |headers| {
+            let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
+            client.call(&Call { is_brief, ..call }, Into::Text)
+        })
+    };
+    let answered = match look(true) {
+        Ok(answer) => return sized(client, (bucket, key), &answer.head).map(Some),
+        // The answer has no body that says why: that to another request has.
+        Err(Trouble::Refused(refusal)) if refusal.hides_why() => {
+            match first_byte(client, (bucket, key)) {
+                Err(Trouble::Refused(refusal)) if refusal.is_passing() => {
+                    if is_folder(client, (bucket, key))? {
+                        return Ok(None); // some stores fail where a folder has the name
+                    }
+                    look(false).map(|answer| answer.head)
+                }
+                found => found,
             }
-        },
+        }
+        Err(trouble) => Err(trouble),
+    };
+    match answered {
+        Ok(head) => sized(client, (bucket, key), &head).map(Some),
         Err(Trouble::Refused(refusal)) if refusal.status == 404 && !refusal.is_of_all() => Ok(None),
         Err(trouble) => Err(refusal::fault(trouble, bucket, key)),
     }
+}
+
+/// The length is that of the answer, or of another to a request for the first byte: some stores and
+/// what is in front of them leave it out without a body.
+fn sized(client: &Client, (bucket, key): (&str, &str), head: &Head) -> Result<Seen, Fault> {
+    if let Some(seen) = Seen::of(head, key) {
+        return Ok(seen);
+    }
+    let url = format!("s3://{bucket}/{}", key.escape_debug());
+    let first = first_byte(client, (bucket, key));
+    let first = first.map_err(|trouble| unread(trouble, bucket, key))?;
+    let seen = Seen::unsized_of(head, key);
+    if seen.is_other(&first) {
+        return Err(changed(&url));
+    }
+    match Seen::of(&first, key) {
+        Some(Seen { size, .. }) => Ok(Seen { size, ..seen }),
+        None => {
+            let text = format!("the store does not say how long '{url}' is");
+            Err(Fault::new(Class::Peer, text))
+        }
+    }
+}
+
+/// The head of an answer that has no more of an object than its first byte.
+fn first_byte(client: &Client, (bucket, key): (&str, &str)) -> Result<Head, Trouble> {
+    let headers = vec![("range".to_string(), "bytes=0-0".to_string())];
+    let call = Call { method: "GET", bucket, key, is_brief: true, ..Call::default() };
+    let answered = client.call(&Call { headers, ..call.clone() }, Into::Small(&mut [0]));
+    let answered = match answered {
+        // An empty object has no first byte.
+        Err(Trouble::Refused(refusal)) if refusal.status == 416 => {
+            client.call(&call, Into::Small(&mut []))
+        }
+        answered => answered,
+    };
+    answered.map(|answer| answer.head)
+}
+
+fn is_folder(client: &Client, (bucket, key): (&str, &str)) -> Result<bool, Fault> {
+    let prefix = format!("{key}/");
+    let below = Below { bucket, prefix: &prefix, delimited: false, keys_max: 1 };
+    let page = listing::page(client, below, None)?;
+    Ok(page.keys.iter().any(|key| key.name.starts_with(&prefix)))
 }
 
 impl Reading {
@@ -111,9 +195,7 @@ impl Reading {
     fn receive(&self, at: u64, into: &mut [u8]) -> Result<Option<u64>, Fault> {
         let len = into.len() as u64;
         let mut headers = vec![("range".to_string(), format!("bytes={at}-{}", at + len - 1))];
-        if !self.seen.tag.is_empty() {
-            headers.push(("if-match".to_string(), self.seen.tag.clone()));
-        }
+        headers.extend(self.seen.condition());
         let (bucket, key) = (&self.bucket[..], &self.key[..]);
         let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
         let into_it = match self.seen.sum {
@@ -218,20 +300,41 @@ pub(crate) fn read_small(
     into: &mut [u8],
 ) -> Result<(), Fault> {
     let url = format!("s3://{bucket}/{}", key.escape_debug());
-    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
-    let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
-    let answer = client
-        .call(&call, Into::Small(&mut *into))
-        .map_err(|trouble| unread(trouble, bucket, key))?;
-    let seen = Seen::of(&answer.head, key).unwrap_or_default();
-    if seen.size != into.len() as u64 || mtime.is_some_and(|mtime| !seen.has_time(mtime)) {
+    let answer = client.read(&mut |headers| {
+        let call = Call { method: "GET", bucket, key, headers, ..Call::default() };
+        client.call(&call, Into::Small(&mut *into))
+    });
+    let answer = answer.map_err(|trouble| unread(trouble, bucket, key))?;
+    let len = into.len() as u64;
+    // One without a length was received, and is as long.
+    let seen = Seen::of(&answer.head, key)
+        .unwrap_or_else(|| Seen { size: len, ..Seen::unsized_of(&answer.head, key) });
+    let is_same = seen.size == len && mtime.is_none_or(|mtime| seen.has_time(mtime));
+    // A listing may say of a link what the link is, and not what it leads to.
+    if !is_same && !mtime.is_some_and(|then| is_listed(client, (bucket, key), (len, then))) {
         return Err(changed(&url));
+    }
+    if seen.size != len {
+        let text = format!(
+            "the store lists '{url}' with {len} bytes, and it has {}: without --no-preserve each \
+             object is asked for its length",
+            seen.size
+        );
+        return Err(Fault::new(Class::Local, text));
     }
     let is_foreign = seen.foreign.is_none_or(|foreign| foreign.is_of(into));
     match is_foreign && (seen.sum.is_none() || seen.sum == answer.crc64) {
         true => Ok(()),
         false => Err(corrupt(&url)),
     }
+}
+
+/// Whether the store's listing still has an object as it was: nobody has changed it.
+fn is_listed(client: &Client, (bucket, key): (&str, &str), (size, mtime): (u64, Mtime)) -> bool {
+    let below = Below { bucket, prefix: key, delimited: false, keys_max: 1 };
+    listing::page(client, below, None).is_ok_and(|page| {
+        page.keys.first() == Some(&listing::Key { name: key.to_string(), size, mtime })
+    })
 }
 
 fn unread(trouble: Trouble, bucket: &str, key: &str) -> Fault {

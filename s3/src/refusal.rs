@@ -45,6 +45,18 @@ impl Refusal {
         ["OperationAborted", "ConditionalRequestConflict"].contains(&&self.code[..])
     }
 
+    /// Another form of the same request might not meet it: one without a newer header.
+    pub(crate) fn may_be_of_form(&self) -> bool {
+        let codes = ["", "InvalidArgument", "InvalidRequest", "NotImplemented", "BadRequest"];
+        self.status == 501 || self.status == 400 && codes.contains(&&self.code[..])
+    }
+
+    /// An answer without a body does not say why; one to another request may.
+    pub(crate) fn hides_why(&self) -> bool {
+        let may_hide = matches!(self.status, 301 | 307 | 400 | 403 | 501) || self.is_passing();
+        may_hide && self.code.is_empty() && self.elsewhere.is_none()
+    }
+
     /// Somebody may write what he may not list.
     pub(crate) fn is_denied(&self) -> bool {
         self.status == 403 && !self.is_of_all()

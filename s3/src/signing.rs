@@ -61,7 +61,8 @@ pub(crate) fn sign(
             .iter()
             .map(|token| ("x-amz-security-token".into(), token.expose_secret().into())),
     );
-    let is_signed = |name: &str| name == "host" || name == "range" || name.starts_with("x-amz-");
+    let is_signed =
+        |name: &str| ["host", "range", "content-md5"].contains(&name) || name.starts_with("x-amz-");
     let mut signed: Vec<_> =
         request.headers.iter().chain(&added).filter(|(name, _)| is_signed(name)).collect();
     signed.sort();

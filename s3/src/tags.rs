@@ -20,7 +20,17 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Md5::digest(bytes))
 }
 
-/// Whether a store that has such tags means the same; quotes do not count.
+/// The same as the header `Content-MD5` has it.
+pub(crate) fn content_md5(bytes: &[u8]) -> String {
+    checksum::base64(&Md5::digest(bytes))
+}
+
+/// A weak tag may be of other bytes, so it never matches a condition (RFC 9110, 13.1.1).
+pub(crate) fn is_strong(tag: &str) -> bool {
+    !tag.is_empty() && !tag.starts_with("W/")
+}
+
+/// Whether a store that has such tags means the same; quotes do not count, nor that one is weak.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     bare(one) == bare(other)
 }
@@ -33,7 +43,7 @@ pub(crate) fn number_of_parts(tag: &str) -> Option<u64> {
 }
 
 fn bare(tag: &str) -> &str {
-    tag.trim_matches('"')
+    tag.trim_start_matches("W/").trim_matches('"')
 }
 
 fn md5_of(hex: &str) -> Option<[u8; 16]> {
@@ -70,5 +80,10 @@ mod tests {
             assert_eq!(number_of_parts(other), None, "{other}");
         }
         assert_eq!(of_parts([&parts[0][..], "no MD5"].into_iter()), None);
+        assert_eq!(content_md5(b"hello"), "XUFAKrxLKna5cZ2REBfFkg=="); // of openssl
+        for (tag, strong) in [("\"1\"", true), ("W/\"1\"", false), ("", false)] {
+            assert_eq!(is_strong(tag), strong, "{tag}");
+        }
+        assert!(is_same("W/\"1\"", "\"1\"") && !is_same("W/\"1\"", "W/\"2\""));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use crate::abilities::{Check, Kind};
 use crate::answers::{Element, escaped};
 use crate::checksum::{self, Ranges};
 use crate::client::{Answer, Call, Client, Into, Trouble, lock};
@@ -85,17 +86,17 @@ impl Upload {
         if self.adopt(at, is_there) {
             return Ok(());
         }
-        let id = self.id()?;
-        let (number_text, written) = (number.to_string(), checksum::written(sum));
-        let call = Call {
+        let (id, number_text) = (self.id()?, number.to_string());
+        let query = [("partNumber", &number_text[..]), ("uploadId", &id)];
+        let answer = self.client.write(Kind::Part, Replace::Allowed, &|check| Call {
             method: "PUT",
-            query: &[("partNumber", &number_text), ("uploadId", &id)],
-            headers: vec![("x-amz-checksum-crc64nvme".to_string(), written)],
+            query: &query,
+            headers: check.headers(bytes, sum),
             body: bytes,
-            is_summed: true,
+            is_summed: check.is_header(),
             ..self.call()
-        };
-        let answer = self.asked(&call)?;
+        });
+        let answer = answer.map_err(|trouble| self.told(trouble))?;
         let tag = answer.head.get("etag").to_string();
         let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
         if told.is_some_and(|told| told != sum) {
@@ -128,11 +129,16 @@ impl Upload {
         if let Some(id) = &state.id {
             return Ok(id.clone());
         }
-        let (mut headers, _) = metadata::headers(&self.new.meta, metadata::FILE);
-        headers.push(("x-amz-checksum-algorithm".into(), "CRC64NVME".into()));
-        headers.push(("x-amz-checksum-type".into(), "FULL_OBJECT".into()));
-        let call = Call { method: "POST", query: &[("uploads", "")], headers, ..self.call() };
-        let answer = self.asked(&call)?;
+        let (meta, _) = metadata::headers(&self.new.meta, metadata::FILE);
+        let answer = self.client.write(Kind::Begin, Replace::Allowed, &|check| {
+            let mut headers = meta.clone();
+            if check == Check::Crc64 {
+                headers.push(("x-amz-checksum-algorithm".into(), "CRC64NVME".into()));
+                headers.push(("x-amz-checksum-type".into(), "FULL_OBJECT".into()));
+            }
+            Call { method: "POST", query: &[("uploads", "")], headers, ..self.call() }
+        });
+        let answer = answer.map_err(|trouble| self.told(trouble))?;
         let id = answer.document("the start of an upload")?.get("UploadId").to_string();
         if id.is_empty() {
             let text = format!("the store began no upload for '{}'", self.url());
@@ -158,26 +164,7 @@ impl Upload {
             let text = format!("'{}' is not complete: copy it again", self.url());
             return Err(Fault::new(Class::Local, text));
         };
-        let mut body = String::from("<CompleteMultipartUpload>");
-        for (offset, part) in &state.parts {
-            let number = offset / u64::from(self.new.part_bytes) + 1;
-            body.push_str(&format!(
-                "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag>\
-                 <ChecksumCRC64NVME>{}</ChecksumCRC64NVME></Part>",
-                escaped(&part.tag),
-                checksum::written(part.sum)
-            ));
-        }
-        body.push_str("</CompleteMultipartUpload>");
-        let mut headers = vec![
-            ("x-amz-checksum-crc64nvme".to_string(), checksum::written(sum)),
-            ("x-amz-checksum-type".to_string(), "FULL_OBJECT".to_string()),
-            ("x-amz-mp-object-size".to_string(), state.bytes.to_string()),
-        ];
-        headers.extend(only_new(replace));
-        let (query, body) = (&[("uploadId", &id[..])], body.as_bytes());
-        let call = Call { method: "POST", query, headers, body, ..self.call() };
-        let answered = self.client.call(&call, Into::Text).and_then(|answer| refused_late(&answer));
+        let answered = self.asked_to_complete((&state, id), sum, replace);
         let (bytes, tag) = (state.bytes, state.tag());
         drop(state);
         match answered {
@@ -200,6 +187,25 @@ impl Upload {
             }
             Err(trouble) => Err(self.told(trouble)),
         }
+    }
+
+    fn asked_to_complete(
+        &self,
+        (state, id): (&State, &str),
+        sum: u64,
+        replace: Replace,
+    ) -> Result<Element, Trouble> {
+        let body = |check| state.completion(self.new.part_bytes, check);
+        let (with_sums, without) = (body(Check::Crc64), body(Check::Signed));
+        let query = [("uploadId", id)];
+        let answer = self.client.write(Kind::Complete, replace, &|check| {
+            let (body, headers) = match check {
+                Check::Crc64 => (&with_sums, state.sums_of_whole(sum)),
+                Check::Md5 | Check::Signed => (&without, Vec::new()),
+            };
+            Call { method: "POST", query: &query, headers, body: body.as_bytes(), ..self.call() }
+        });
+        refused_late(&answer?)
     }
 
     /// After a completion that was refused: true where the object is there as it was written. A
@@ -248,10 +254,6 @@ impl Upload {
 
     fn call(&self) -> Call<'_> {
         Call { bucket: &self.bucket, key: &self.key, ..Call::default() }
-    }
-
-    fn asked(&self, call: &Call<'_>) -> Result<Answer, Fault> {
-        self.client.call(call, Into::Text).map_err(|trouble| self.told(trouble))
     }
 
     fn told(&self, trouble: Trouble) -> Fault {
@@ -333,6 +335,31 @@ impl State {
         tags::of_parts(self.parts.values().map(|part| &part.tag[..]))
     }
 
+    /// What the store is told to put together.
+    fn completion(&self, part_bytes: u32, check: Check) -> String {
+        let mut body = String::from("<CompleteMultipartUpload>");
+        for (offset, part) in &self.parts {
+            let number = offset / u64::from(part_bytes) + 1;
+            let tag = escaped(&part.tag);
+            body.push_str(&format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag>"));
+            if check == Check::Crc64 {
+                let sum = checksum::written(part.sum);
+                body.push_str(&format!("<ChecksumCRC64NVME>{sum}</ChecksumCRC64NVME>"));
+            }
+            body.push_str("</Part>");
+        }
+        body.push_str("</CompleteMultipartUpload>");
+        body
+    }
+
+    fn sums_of_whole(&self, sum: u64) -> Vec<(String, String)> {
+        vec![
+            ("x-amz-checksum-crc64nvme".to_string(), checksum::written(sum)),
+            ("x-amz-checksum-type".to_string(), "FULL_OBJECT".to_string()),
+            ("x-amz-mp-object-size".to_string(), self.bytes.to_string()),
+        ]
+    }
+
     fn add(&mut self, at: u64, part: UploadedPart) {
         self.bytes += part.len;
         self.sums.add(at, part.len, part.sum);
@@ -347,38 +374,51 @@ pub(crate) fn put(
     new: &NewObject,
     (body, sum): (&[u8], u64),
 ) -> Result<(), Fault> {
-    let (mut headers, _) = metadata::headers(&new.meta, metadata::FILE);
-    headers.extend(only_new(new.replace));
-    put_with(client, (bucket, key), headers, (body, sum))
+    let (headers, _) = metadata::headers(&new.meta, metadata::FILE);
+    let put = Put { headers, body, sum, replace: new.replace, is_brief: false };
+    put_with(client, (bucket, key), &put).map_err(|trouble| refused(trouble, bucket, key))
 }
 
-/// The same with these headers.
+/// An object that is put whole.
+#[derive(Debug)]
+pub(crate) struct Put<'a> {
+    pub headers: Vec<(String, String)>,
+    pub body: &'a [u8],
+    pub sum: u64,
+    pub replace: Replace,
+    /// It can be done without.
+    pub is_brief: bool,
+}
+
 pub(crate) fn put_with(
     client: &Client,
     (bucket, key): (&str, &str),
-    mut headers: Vec<(String, String)>,
-    (body, sum): (&[u8], u64),
-) -> Result<(), Fault> {
-    headers.push(("x-amz-checksum-crc64nvme".to_string(), checksum::written(sum)));
-    let call =
-        Call { method: "PUT", bucket, key, headers, body, is_summed: true, ..Call::default() };
-    match client.call(&call, Into::Text) {
+    put: &Put<'_>,
+) -> Result<(), Trouble> {
+    let Put { headers, body, sum, replace, is_brief } = put;
+    let answered = client.write(Kind::Put, *replace, &|check| {
+        let headers = [&headers[..], &check.headers(body, *sum)].concat();
+        let (is_summed, is_brief) = (check.is_header(), *is_brief);
+        let call = Call { method: "PUT", bucket, key, headers, body, ..Call::default() };
+        Call { is_summed, is_brief, ..call }
+    });
+    match answered {
         Ok(answer) => {
             let told = checksum::read(answer.head.get("x-amz-checksum-crc64nvme"));
-            match told.is_none_or(|told| told == sum) {
+            match told.is_none_or(|told| told == *sum) {
                 true => Ok(()),
-                false => Err(withdraw(client, bucket, key)),
+                false => Err(Trouble::Lost(withdraw(client, bucket, key))),
             }
         }
         // Perhaps it is there because the answer to an earlier try was lost.
         Err(Trouble::Refused(refusal)) if refusal.status == 412 => {
-            let object = (body.len() as u64, sum, Some(tags::of_bytes(body)));
+            let object = (body.len() as u64, *sum, Some(tags::of_bytes(body)));
             match is_there(client, (bucket, key), &object) {
                 true => Ok(()),
-                false => Err(refused(Trouble::Refused(refusal), bucket, key)),
+                false => Err(Trouble::Refused(refusal)),
             }
         }
-        Err(trouble) => Err(refused(trouble, bucket, key)),
+        Err(trouble) => Err(trouble),
     }
 }
 
@@ -394,14 +434,14 @@ fn is_there(
     (bucket, key): (&str, &str),
     (bytes, sum, tag): &(u64, u64, Option<String>),
 ) -> bool {
-    let headers = vec![("x-amz-checksum-mode".to_string(), "ENABLED".to_string())];
-    let call = Call { method: "HEAD", bucket, key, headers, ..Call::default() };
-    client.call(&call, Into::Text).is_ok_and(|answer| {
-        let has_bytes = match checksum::read(answer.head.get("x-amz-checksum-crc64nvme")) {
-            Some(told) => told == *sum,
-            None => tag.as_ref().is_some_and(|tag| tags::is_same(tag, answer.head.get("etag"))),
-        };
-        answer.head.get("content-length") == bytes.to_string() && has_bytes
+    reading::look(client, bucket, key).is_ok_and(|seen| {
+        seen.is_some_and(|seen| {
+            let has_bytes = match seen.sum {
+                Some(told) => told == *sum,
+                None => tag.as_ref().is_some_and(|tag| tags::is_same(tag, &seen.tag)),
+            };
+            seen.size == *bytes && has_bytes
+        })
     })
 }
 
@@ -418,12 +458,7 @@ pub(crate) fn refused_late(answer: &Answer) -> Result<Element, Trouble> {
     }
 }
 
-/// Nothing that exists is replaced.
-fn only_new(replace: Replace) -> Option<(String, String)> {
-    (replace == Replace::Never).then(|| ("if-none-match".to_string(), "*".to_string()))
-}
-
-fn refused(trouble: Trouble, bucket: &str, key: &str) -> Fault {
+pub(crate) fn refused(trouble: Trouble, bucket: &str, key: &str) -> Fault {
     match &trouble {
         Trouble::Refused(refusal) if refusal.status == 412 => {
             let url = format!("s3://{bucket}/{}", key.escape_debug());

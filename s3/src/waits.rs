@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::client::lock;
+use base::fault::Fault;
 use base::units::{Nanos, Tick};
 use mover::io::clock;
-use mover::io::store::Stopping;
+use mover::io::store::{Stopping, TellRefused};
 
 /// How long an answer is waited for. One value, so that tests can have a short one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,13 @@ impl Limits {
     }
 }
 
-/// Whether the user has asked to stop. All connections of a client share it.
+/// Whether the user has asked to stop, and who is told why nothing more can be done. All
+/// connections of a client share it.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<Mutex<(Option<Stopping>, Option<Tick>)>>);
+pub(crate) struct Stop {
+    asked: Arc<Mutex<(Option<Stopping>, Option<Tick>)>>,
+    tell: Arc<Mutex<Option<TellRefused>>>,
+}
 
 impl fmt::Debug for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,12 +55,22 @@ impl fmt::Debug for Stop {
 
 impl Stop {
     pub(crate) fn when(&self, stopping: Stopping) {
-        *lock(&self.0) = (Some(stopping), None);
+        *lock(&self.asked) = (Some(stopping), None);
+    }
+
+    pub(crate) fn when_refused(&self, tell: TellRefused) {
+        *lock(&self.tell) = Some(tell);
+    }
+
+    /// The store refuses all requests.
+    pub(crate) fn refused(&self, fault: &Fault) {
+        let tell = lock(&self.tell).clone();
+        tell.iter().for_each(|tell| tell(fault));
     }
 
     /// An error soon after the user has asked to stop: what has nearly been answered still is.
     fn check(&self, now: Tick, grace: Nanos) -> io::Result<()> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.asked);
         let (Some(stopping), asked_at) = &mut *state else { return Ok(()) };
         if !stopping() {
             return Ok(());

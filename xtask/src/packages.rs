@@ -42,6 +42,8 @@ pub const FOR_TESTS: &[Part] = &[
     ("python3", "python3"),
     ("python3-cryptography", "/usr/lib/python3/dist-packages/cryptography"),
     ("rclone", "rclone"),
+    ("s3cmd", "s3cmd"),
+    ("s3fs", "s3fs"),
     ("openssl", "openssl"),
     ("curl", "curl"),
     ("prometheus", "prometheus"),

@@ -20,10 +20,15 @@ pub trait Stores: Send + Sync + fmt::Debug {
     fn part_size(&self) -> PartSize;
     /// No call waits for an answer any more, soon after this is true.
     fn stop_when(&self, stopping: Stopping);
+    /// Is told once a store refuses all requests, as of credentials that have expired.
+    fn when_refused(&self, tell: TellRefused);
 }
 
 /// Whether the user has asked to stop.
 pub type Stopping = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Takes the reason why nothing more can be done.
+pub type TellRefused = Arc<dyn Fn(&Fault) + Send + Sync>;
 
 /// Who says how long the parts of an object are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -405,6 +405,10 @@ impl Core {
     }
 
     fn take(&mut self, event: Event) -> Result<(), Fault> {
+        // Before what it has made fail is named, one after the other.
+        if let Some(fault) = self.watch.refused() {
+            return Err(fault.clone());
+        }
         match event {
             Event::Beat => self.beat(),
             Event::Heard(message) => self.hear(message),

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use base::fault::Fault;
 use base::job::{Notice, StreamPath};
 use base::units::Rate;
 
@@ -115,6 +116,8 @@ impl Drop for Notices {
 pub struct Watch {
     pub gauge: Gauge,
     stop: AtomicBool,
+    /// Why nothing more can be done.
+    refused: OnceLock<Fault>,
     enough: AtomicBool,
     /// The limit that was asked for last, in bytes a second: `NO_CHANGE`, `NO_LIMIT`, or that many.
     limit: AtomicU64,
@@ -129,6 +132,7 @@ impl Watch {
         Watch {
             gauge: Gauge::default(),
             stop: AtomicBool::new(false),
+            refused: OnceLock::new(),
             enough: AtomicBool::new(false),
             limit: AtomicU64::new(NO_CHANGE),
             notices: Mutex::new(Notices { sender: notices, gathered: Vec::new(), gathered_max: 1 }),
@@ -232,6 +236,15 @@ impl Watch {
 
     pub fn stopping(&self) -> bool {
         self.stop.load(Relaxed)
+    }
+
+    /// Whatever is tried next would fail for this reason too: the transfer ends with it.
+    pub fn refuse(&self, fault: &Fault) {
+        let _ = self.refused.set(fault.clone());
+    }
+
+    pub fn refused(&self) -> Option<&Fault> {
+        self.refused.get()
     }
 }
 

@@ -61,8 +61,9 @@ pub fn run(job: &Job, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
 pub fn run_in(job: &Job, reach: &Reach, watch: &Arc<Watch>) -> Result<Outcome, Fault> {
     let started = clock::now();
     if let Reach::Stores(stores) = reach {
-        let watch = watch.clone();
-        stores.stop_when(Arc::new(move || watch.stopping()));
+        let (stopped, refused) = (watch.clone(), watch.clone());
+        stores.stop_when(Arc::new(move || stopped.stopping()));
+        stores.when_refused(Arc::new(move |fault| refused.refuse(fault)));
     }
     let job = &with_requests_for(job);
     let host = match (&job.source_host, &job.target_host) {

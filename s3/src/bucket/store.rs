@@ -28,8 +28,7 @@ impl Bucket {
         }
         body.push_str("</TagSet></Tagging>");
         let body = body.as_bytes();
-        let sum = checksum::written(checksum::of(body));
-        let headers = vec![("x-amz-checksum-crc64nvme".to_string(), sum)];
+        let headers = self.client.abilities.check().headers(body, checksum::of(body));
         let (bucket, query) = (&self.bucket[..], &[("tagging", "")]);
         let call = Call { method: "PUT", bucket, key, query, headers, body, ..Call::default() };
         match self.client.call(&call, Into::Text) {

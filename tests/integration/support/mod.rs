@@ -17,6 +17,7 @@ pub(crate) mod recorded;
 pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod scripted_store;
+pub(crate) mod small_store;
 pub(crate) mod speaker;
 pub(crate) mod swapper;
 pub(crate) mod torture;

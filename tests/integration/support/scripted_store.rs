@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::Scene;
 use super::gateway::with_credentials;
 
-/// A request without its body.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub method: String,
     /// Without the bucket.
     pub key: String,
     pub query: String,
-    /// Everything, as it was sent.
+    /// Everything but the body, as it was sent.
     pub head: String,
+    pub body: Vec<u8>,
 }
 
 impl Asked {
@@ -112,14 +112,14 @@ fn one(
     let (method, target) = (words.next()?.to_string(), words.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let key = path.splitn(3, '/').nth(2).unwrap_or("").to_string();
-    let asked = Asked { method, key, query: query.to_string(), head: head.clone() };
-    let mut left = asked.header("content-length").parse().unwrap_or(0_usize);
-    left = left.saturating_sub(bytes.len() - end);
-    while left > 0 {
-        let most = left.min(some.len());
+    let body = bytes[end..].to_vec();
+    let mut asked = Asked { method, key, query: query.to_string(), head: head.clone(), body };
+    let len = asked.header("content-length").parse().unwrap_or(0_usize);
+    while asked.body.len() < len {
+        let most = (len - asked.body.len()).min(some.len());
         match client.read(&mut some[..most]).ok()? {
             0 => return None,
-            count => left -= count,
+            count => asked.body.extend_from_slice(&some[..count]),
         }
     }
     all.lock().unwrap().push(asked.clone());
@@ -131,7 +131,7 @@ fn one(
     };
     let len = body.len();
     write!(client, "HTTP/1.1 {status} x\r\n").ok()?;
-    if !headers.contains("Content-Length") {
+    if !headers.contains("Content-Length") && !headers.contains("Transfer-Encoding") {
         write!(client, "Content-Length: {len}\r\n").ok()?;
     }
     write!(client, "{headers}\r\n").ok()?;
