@@ -206,6 +206,7 @@ fn exam(command: &dyn Fn(&Scene, &str) -> Command, warns: &[&str], keeps: Keeps)
     symlink("../a", tree.join("d/link")).unwrap();
     file_of(&tree.join("d/long"), LONG, 1);
     set_mtime(&tree.join("a"), 1_000_000_000, 500_000_000);
+    set_mtime(&tree, 900_000_000, 250_000_000);
     let up = match keeps {
         Keeps::All => run("copy -r @/x s3://bucket/", 0),
         Keeps::Bytes => run("copy -r --no-preserve @/x s3://bucket/", 0),

@@ -103,7 +103,10 @@ impl Offers<'_> {
         let inside = found.path.strip_suffix(b"/").unwrap_or(&found.path);
         let target = join(prefix, inside);
         if inside.is_empty() {
-            return; // a marker of the root, which stays as it is
+            // A root that gets no name of its own stays as it is.
+            let root = open.first_mut().filter(|_| is_folder && !prefix.is_empty());
+            root.into_iter().for_each(|root| root.note(&found));
+            return;
         }
         let real = Volume::root(&**store).join(name_of(&found.path));
         if !path_is_safe(&target) || found.path.ends_with(b"/") && !is_folder {
