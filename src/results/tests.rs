@@ -255,7 +255,7 @@ proptest! {
 
     #[test]
     fn a_record_comes_back_as_it_was(records in prop::collection::vec(record(), 1..4)) {
-        let mut store = Store::open(Path::new(":memory:")).unwrap();
+        let (_folder, mut store) = store();
         let mut expect = Vec::new();
         for record in records {
             let id = store.insert(&record).unwrap();
