@@ -107,6 +107,15 @@ impl Fault {
         Fault::new(class_of(why), format!("cannot {doing}: {}", reason(why)))
     }
 
+    /// The same of what has another name in the same folder.
+    pub fn renamed(self, from: &[u8], to: &[u8]) -> Fault {
+        let last = |path: &[u8]| {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            String::from_utf8_lossy(name).into_owned()
+        };
+        Fault { text: self.text.replace(&last(from), &last(to)), ..self }
+    }
+
     /// True when the whole transfer must end: the next file would fail in the same way.
     pub fn ends_transfer(&self) -> bool {
         matches!(
@@ -138,7 +147,7 @@ fn class_of(why: &io::Error) -> Class {
 }
 
 /// The operating system's own sentence, in lower case and without the error number.
-fn reason(why: &io::Error) -> String {
+pub fn reason(why: &io::Error) -> String {
     let text = why.to_string();
     let plain = text.split(" (os error").next().unwrap_or(&text);
     let mut letters = plain.chars();
@@ -151,6 +160,15 @@ fn reason(why: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_has_the_name_that_the_user_knows() {
+        let fault = Fault::new(Class::Local, "cannot make the link '/d/a/.x.part': no");
+        assert_eq!(
+            fault.renamed(b"a/.x.part", b"a/link").text,
+            "cannot make the link '/d/a/link': no"
+        );
+    }
 
     #[test]
     fn codes_are_distinct_and_return() {

@@ -5,6 +5,7 @@
 pub mod far;
 pub(super) mod here;
 mod joining;
+mod refusals;
 
 use std::path::{Path, PathBuf};
 

@@ -9,6 +9,7 @@ mod bad_input;
 mod compress;
 mod copy;
 mod corpus;
+mod destinations;
 mod diagnosis;
 mod digests_also;
 mod doctor;

@@ -32,6 +32,14 @@ pub enum What {
     Temporary,
     /// Its digests, as attributes.
     Digests,
+    Mode,
+    Time,
+    /// Who has made a file.
+    WhoMade,
+    /// A name that must be new.
+    NewName,
+    /// Another name of a file.
+    HardLink,
 }
 
 impl What {
@@ -43,15 +51,35 @@ impl What {
                  destination's side as root"
             }
             What::Attribute => {
-                "extended attributes are not kept: they need a file system that has them, and root \
-                 for some"
+                "extended attributes are not kept: they need a file system that has them, with \
+                 room for them, and root for some"
             }
             What::AccessList => {
                 "access control lists are not kept: they need a file system that has them"
             }
             What::Digests => {
-                "its digests are in no extended attributes, only in the receipt: attributes need a \
-                 file system that has them"
+                "digests are in no extended attributes, only in the receipt: attributes need a \
+                 file system that has them, with room for them"
+            }
+            What::Mode => {
+                "permissions are not kept: the file system has none, or does not let this user \
+                 change them"
+            }
+            What::Time => {
+                "times are not kept: the file system has none for it, or does not let this user \
+                 change them; --skip-unchanged copies again what has another time"
+            }
+            What::WhoMade => {
+                "the file system does not say whose a file is, so what an earlier copy left is \
+                 taken for ours: whoever else may write here could have changed it"
+            }
+            What::NewName => {
+                "the file system can neither rename without replacing nor make hard links, so each \
+                 name is looked at before it is taken: one that another program makes in that \
+                 moment is replaced"
+            }
+            What::HardLink => {
+                "second names of files are files of their own: the file system has no hard links"
             }
             What::Root => "it belongs to somebody else and keeps its own mode and time",
             What::Temporary => {

@@ -6,8 +6,11 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, fgetxattr, fstat, openat, openat2, readlinkat};
+use rustix::fs::{
+    Mode, OFlags, ResolveFlags, Stat, fgetxattr, fstat, fstatfs, openat, openat2, readlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -35,6 +38,8 @@ pub struct Folder {
     shared: OnceLock<bool>,
     device: OnceLock<u64>,
     inherits: OnceLock<bool>,
+    only_replaces: AtomicBool,
+    in_user_space: OnceLock<bool>,
 }
 
 impl Folder {
@@ -45,7 +50,8 @@ impl Folder {
             opened => (opened?, true),
         };
         let (shared, device, inherits) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Folder { fd, may_be_read, shared, device, inherits })
+        let (only_replaces, in_user_space) = (AtomicBool::new(false), OnceLock::new());
+        Ok(Folder { fd, may_be_read, shared, device, inherits, only_replaces, in_user_space })
     }
 
     /// The number of its file system.
@@ -65,6 +71,22 @@ impl Folder {
         })
     }
 
+    /// True where a program has the files, by FUSE.
+    pub(crate) fn is_in_user_space(&self) -> bool {
+        *self.in_user_space.get_or_init(|| {
+            fstatfs(&self.fd).is_ok_and(|status| status.f_type as u64 == FUSE_MAGIC)
+        })
+    }
+
+    /// True where a name that must be new was found to have no call of its own.
+    pub(crate) fn only_replaces(&self) -> bool {
+        self.only_replaces.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn know_that_it_only_replaces(&self) {
+        self.only_replaces.store(true, Ordering::Relaxed);
+    }
+
     /// True where other users can create names too.
     pub(crate) fn is_shared(&self) -> bool {
         *self.shared.get_or_init(|| {
@@ -73,6 +95,8 @@ impl Folder {
         })
     }
 }
+
+const FUSE_MAGIC: u64 = 0x6573_5546;
 
 /// Where a folder keeps its default access control list.
 const DEFAULT_ACL: &str = "system.posix_acl_default";

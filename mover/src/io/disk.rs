@@ -6,6 +6,7 @@ mod digests;
 mod faults;
 mod filling;
 mod keeping;
+mod look;
 mod metadata;
 mod opening;
 
@@ -15,17 +16,14 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
-};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
-use self::calls::{
-    chmod_path, is_ours_alone, is_special, is_still, rename_new, status_from, timestamps,
-};
+use self::calls::{chmod_path, is_special, is_still, rename_new, status_from, timestamps};
 pub use self::faults::{exists, special};
+use self::look::{BY_OWNER, Look};
 use super::attributes::What;
 use super::beneath::{self, Folder, Links, is_own};
 use super::call::Call;
@@ -54,6 +52,9 @@ pub struct Disk {
     /// The folder in which names were removed last, which was reached through no link.
     cleared: Mutex<Option<(Vec<u8>, Arc<Folder>)>>,
     refusals: Mutex<Refusals>,
+    /// How a new file looks where that says nothing of its maker, and on which file system.
+    look: Mutex<Option<Look>>,
+    folds_case: OnceLock<bool>,
 }
 
 /// What could not be preserved: each kind is reported once.
@@ -88,6 +89,8 @@ impl Disk {
             directories: Mutex::default(),
             cleared: Mutex::default(),
             refusals: Mutex::default(),
+            look: Mutex::default(),
+            folds_case: OnceLock::new(),
         })
     }
 
@@ -130,6 +133,10 @@ impl Volume for Disk {
 
     fn waits(&self) -> bool {
         self.waits
+    }
+
+    fn folds_case(&self) -> bool {
+        *self.folds_case.get_or_init(|| self.seems_to_fold_case())
     }
 
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault> {
@@ -242,7 +249,7 @@ impl Volume for Disk {
     fn set_directory_mode(&self, path: &[u8], mode: u32) -> Result<(), Fault> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.open_in_parent(path, flags, 0)
-            .and_then(|fd| chmod_path(fd.as_fd(), mode))
+            .and_then(|fd| self.give_mode(path, || chmod_path(fd.as_fd(), mode)))
             .map_err(|errno| self.fault(Call::SetMode, path, errno))
     }
 
@@ -255,7 +262,7 @@ impl Volume for Disk {
         owned.map_err(fault)?;
         let Some(mode) = mode else { return Ok(()) };
         self.open_in_parent(path, OFlags::PATH, 0)
-            .and_then(|fd| chmod_path(fd.as_fd(), mode))
+            .and_then(|fd| self.give_mode(path, || chmod_path(fd.as_fd(), mode)))
             .map_err(fault)
     }
 
@@ -264,7 +271,7 @@ impl Volume for Disk {
             .and_then(|(parent, name)| {
                 rustix::fs::symlinkat(OsStr::from_bytes(target), &parent, name)
             })
-            .map_err(|errno| self.fault(Call::MakeLink, path, errno))?;
+            .map_err(|errno| self.no_link(path, errno))?;
         let Some(mtime) = meta.mtime else { return Ok(()) };
         let owned = match meta.owner.is_kept() {
             true => self.give_owner_of_name(path, meta.owner),
@@ -280,15 +287,12 @@ impl Volume for Disk {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 rustix::fs::utimensat(&parent, name, &timestamps(mtime), flags)
             })
+            .or_else(|errno| self.told_if_refused(What::Time, path, errno))
             .map_err(|errno| self.fault(Call::SetLinkTime, path, errno))
     }
 
     fn make_hard_link(&self, path: &[u8], twin: &[u8]) -> Result<(), Fault> {
-        self.parent(twin)
-            .and_then(|(twin_parent, twin_name)| {
-                let (parent, name) = self.parent(path)?;
-                rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty())
-            })
+        self.give_other_name(path, twin)
             .map_err(|errno| self.fault(Call::MakeHardLink, twin, errno))
     }
 
@@ -298,7 +302,13 @@ impl Volume for Disk {
     }
 
     fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
-        self.give_metadata(file.fd(), path, meta)
+        // s3fs gives it the time of its upload, which is that of the sync.
+        let synced = match meta.mtime.is_some() && self.is_in_user_space(path) {
+            true => rustix::fs::fdatasync(file.fd()),
+            false => Ok(()),
+        };
+        synced
+            .and_then(|()| self.give_metadata(file.fd(), path, meta))
             .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 
@@ -316,10 +326,6 @@ impl Volume for Disk {
         };
         let given = match meta.map(|meta| self.give_folder(&folder, path, meta)) {
             None | Some(Ok(())) => Ok(()),
-            Some(Err(Errno::PERM)) if path.is_empty() => {
-                self.refuse(What::Root, path, Errno::PERM);
-                Ok(())
-            }
             Some(Err(errno)) => Err(self.fault(Call::SetMetadata, path, errno)),
         };
         let synced = match durable {
@@ -395,15 +401,20 @@ impl Volume for Disk {
         };
         let (from_parent, from_name) = self.parent(from).map_err(fault)?;
         let (to_parent, to_name) = self.parent(to).map_err(fault)?;
-        let renamed = match replace {
-            // It was checked when it was offered, which may be long ago.
-            Replace::Allowed if is_special(&to_parent, to_name) => return Err(special(self, to)),
-            Replace::Allowed | Replace::AnyKind => {
-                rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name)
-            }
-            Replace::Never => rename_new(&from_parent, from_name, &to_parent, to_name),
+        let (of, at) = ((&*from_parent, from_name), (&*to_parent, to_name));
+        let rename = || match replace {
+            Replace::Allowed | Replace::AnyKind => rustix::fs::renameat(of.0, of.1, at.0, at.1),
+            Replace::Never => rename_new(of, at).map(|how| self.tell_of_new_name(to, how)),
         };
-        renamed.map_err(fault)
+        // It was checked when it was offered, which may be long ago.
+        if replace == Replace::Allowed && is_special(&to_parent, to_name) {
+            return Err(special(self, to));
+        }
+        match to_parent.is_in_user_space() {
+            true => self.rename_in_user_space(of, at, rename),
+            false => rename(),
+        }
+        .map_err(fault)
     }
 
     fn remove(&self, path: &[u8]) -> Result<(), Fault> {
@@ -438,35 +449,7 @@ impl Volume for Disk {
     }
 
     fn open_locked(&self, path: &[u8]) -> Result<Locked, Fault> {
-        loop {
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
-            let fd = match self.unseen(path, || self.open_in_parent(path, flags, 0o600)) {
-                Ok(fd) => fd,
-                // Something exists there that cannot be opened, or that we may not open.
-                Err(errno) => match self.is_there_and_not_ours(path) {
-                    true => return Ok(Locked::Foreign),
-                    false => return Err(self.fault(Call::Create, path, errno)),
-                },
-            };
-            // A file of another user is neither trusted nor locked: they would decide for how long.
-            let stat =
-                rustix::fs::fstat(&fd).map_err(|errno| self.fault(Call::LookAt, path, errno))?;
-            if stat.st_nlink == 0 {
-                continue; // its owner has removed it while we opened it
-            }
-            if !is_ours_alone(&stat) {
-                return Ok(Locked::Foreign);
-            }
-            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(Locked::Busy),
-                Err(errno) => return Err(self.fault(Call::Lock, path, errno)),
-            }
-            // Still the same file, now that the lock is ours?
-            if self.status(path)?.is_some_and(|there| there.inode == (stat.st_dev, stat.st_ino)) {
-                return Ok(Locked::Ours(Handle::new(fd)));
-            }
-        }
+        self.open_file_of_ours(path)
     }
 
     fn is_foreign(&self, path: &[u8]) -> Result<bool, Fault> {
@@ -475,7 +458,8 @@ impl Volume for Disk {
             false => Err(Errno::NOENT),
         });
         match found {
-            Ok(stat) if is_own(&stat) => Ok(false), // we remove it before we take its name
+            // We remove it before we take its name.
+            Ok(stat) if is_own(&stat) || self.is_like_new(path, &stat, BY_OWNER) => Ok(false),
             Ok(_) => {
                 self.refuse(What::Temporary, path, Errno::EXIST);
                 Ok(true)

@@ -66,6 +66,18 @@ pub struct Mtime {
     pub nanos: u32,
 }
 
+impl Mtime {
+    /// True where `kept` is this time, or what a file system keeps of it: NTFS cuts times to
+    /// 100 ns, others to 1 us, 10 ms, 1 s (sshfs, exFAT, ext3) or 2 s (FAT). What a file system
+    /// with finer times has kept has digits below, and must be equal.
+    pub fn is_kept_as(self, kept: Mtime) -> bool {
+        const STEPS_NS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
+        let cut = |step: u32| Mtime { nanos: self.nanos - self.nanos % step, ..self };
+        let cut_to_2_s = Mtime { seconds: self.seconds - self.seconds.rem_euclid(2), nanos: 0 };
+        kept == self || kept == cut_to_2_s || STEPS_NS.iter().any(|step| kept == cut(*step))
+    }
+}
+
 /// What a path is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -198,6 +210,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     }
     /// True when reads and writes can wait for a device: false for files in memory.
     fn waits(&self) -> bool;
+    /// True where names that differ only in case are one name, as far as that can be seen.
+    fn folds_case(&self) -> bool {
+        false
+    }
     fn status(&self, path: &[u8]) -> Result<Option<Status>, Fault>;
     fn open(&self, path: &[u8], access: Access) -> Result<Handle, Fault>;
     /// Opens a file to read, at whole blocks, what its medium has of it and not what the page cache
@@ -481,4 +497,35 @@ pub fn show(volume: &dyn Volume, path: &[u8]) -> String {
 fn show_below(root: &Path, path: &[u8]) -> String {
     use std::os::unix::ffi::OsStrExt;
     root.join(std::ffi::OsStr::from_bytes(path)).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_cut_is_the_same() {
+        let at = |seconds, nanos| Mtime { seconds, nanos };
+        let cases = [
+            ((7, 123_456_789), (7, 123_456_789), true),
+            ((7, 123_456_789), (7, 123_456_700), true),
+            ((7, 123_456_789), (7, 123_456_000), true),
+            ((7, 123_456_789), (7, 120_000_000), true),
+            ((7, 123_456_789), (7, 0), true),
+            ((7, 123_456_789), (6, 0), true),
+            // Before 1970 as well: cut to the past.
+            ((-7, 500_000_000), (-7, 0), true),
+            ((-7, 500_000_000), (-8, 0), true),
+            ((7, 123_456_789), (7, 123_400_000), false),
+            ((7, 123_456_789), (7, 123_456_790), false),
+            ((7, 123_456_789), (8, 0), false),
+            ((7, 123_456_789), (5, 0), false),
+            ((8, 0), (7, 0), false),
+            ((8, 0), (6, 0), false),
+        ];
+        for (source, there, expect) in cases {
+            let (source, there) = (at(source.0, source.1), at(there.0, there.1));
+            assert_eq!(source.is_kept_as(there), expect, "{source:?} {there:?}");
+        }
+    }
 }

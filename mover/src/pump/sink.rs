@@ -15,6 +15,7 @@ mod credit;
 pub mod expected;
 pub mod finisher;
 mod folders;
+mod folding;
 mod free_space;
 mod held;
 pub mod journal;
@@ -30,6 +31,7 @@ mod target;
 pub mod wanted;
 
 use folders::Folders;
+use folding::Folding;
 use free_space::SpaceNeeded;
 pub use target::{Root, Target};
 
@@ -75,6 +77,8 @@ pub struct SinkSide {
     /// What is made after other objects are finished.
     afterwards: Afterwards,
     folders: Folders,
+    /// Where names that differ only in case are one.
+    folding: Option<Folding>,
     /// Folders with new folders or links in them that are never left: they are synced at the end.
     renewed: BTreeSet<Vec<u8>>,
     /// What earlier runs left.
@@ -154,6 +158,7 @@ impl SinkSide {
         let Begin { tag, prior_runs, alone, expected, mirror, owners, backup } = begin;
         let layout = Layout::new(settings.request_bytes);
         let folders = Folders::new(&target, prior_runs.as_ref());
+        let folding = Folding::of(target.volume().map(|volume| &**volume));
         SinkSide {
             objects,
             settings,
@@ -166,6 +171,7 @@ impl SinkSide {
             open_bytes: 0,
             afterwards: Afterwards::default(),
             folders,
+            folding,
             renewed: BTreeSet::new(),
             prior_runs,
             alone,

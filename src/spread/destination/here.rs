@@ -14,10 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::refusals::{has_no_links, is_anothers};
 use super::{
     DestinationFolder, FolderLook, Found, Linked, Name, Refused, Reply, Spot, Step, joining,
 };
-use crate::spread::folder::holder_of;
 use analysis::shards::names;
 use base::fault::{Class, Fault};
 use mover::io::beneath::{Folder, Links};
@@ -131,7 +131,8 @@ impl Here {
         let folder = folder_of(&root, HOLDER.as_bytes(), &holder)?;
         make(&folder, &self.place.id).map_err(|why| fault(&own, why))?;
         let staging = folder_of(&root, &self.place.inside(), &own)?;
-        for (name, text) in [(TOKEN, &*self.place.token), (JOB, job)] {
+        let job = format!("{job}\n{}\n", self.place.id);
+        for (name, text) in [(TOKEN, &*self.place.token), (JOB, &job)] {
             write(&staging, name, text)
                 .map_err(|why| Fault::write("write", &own.join(name), &why))?;
         }
@@ -139,10 +140,14 @@ impl Here {
         match rustix::fs::linkat(&staging, JOB, &folder, JOB, AtFlags::empty()) {
             Ok(()) => {}
             // The answer to a first try may have been lost: then it is the same file.
-            Err(Errno::EXIST) if is_same((&staging, JOB), (&folder, JOB)) => {}
+            Err(Errno::EXIST) if has_taken(&staging, &folder) => {}
             Err(Errno::EXIST) => {
                 let other = read_text(&folder, JOB).unwrap_or_default();
-                return Err(is_anothers(&self.place.destination(), &other));
+                let job = other.lines().next().unwrap_or_default();
+                return Err(is_anothers(&self.place.destination(), job));
+            }
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                return Err(has_no_links(&self.place.destination()));
             }
             Err(why) => return Err(fault(&holder.join(JOB), why)),
         }
@@ -331,7 +336,7 @@ impl Here {
         empty(&staging, b"", &[TOKEN, JOB]).map_err(fault)?;
         let folder = folder_of(&root, HOLDER.as_bytes(), &holder)?;
         let own = folder_of(&staging, b"", &holder)?;
-        if is_same((&own, JOB), (&folder, JOB)) {
+        if has_taken(&own, &folder) {
             // What others have in it is no job's: they did not get the destination.
             empty(&root, HOLDER.as_bytes(), &[&self.place.id, JOB]).map_err(fault)?;
             remove_name(&folder, OsStr::new(JOB), AtFlags::empty()).map_err(fault)?;
@@ -453,16 +458,6 @@ pub(in crate::spread) fn blocked(shown: &str) -> String {
     )
 }
 
-fn is_anothers(destination: &Path, job: &str) -> Fault {
-    Fault::usage(format!(
-        "another spread has '{}' as its destination; its job folder is '{job}'. 'datapump spread \
-         status {job}' shows it, 'resume' continues it, and 'cancel --forget' gives it up. Where \
-         that folder is gone, remove '{}' once none of its workers runs",
-        destination.display(),
-        holder_of(destination).display()
-    ))
-}
-
 fn gone(path: &Path) -> Fault {
     Fault::io("open", path, &io::ErrorKind::NotFound.into())
 }
@@ -507,6 +502,14 @@ fn is_same<A: rustix::path::Arg, B: rustix::path::Arg>(
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let one = rustix::fs::statat(folder, name, flags).map(inode);
     one.is_ok() && one == rustix::fs::statat(other_folder, other, flags).map(inode)
+}
+
+/// Whether the job with this staging folder has the holder. File systems of FUSE may give two names
+/// of a file two inode numbers: they have the same job in them, with its id.
+fn has_taken(staging: &Folder, holder: &Folder) -> bool {
+    let text = |folder| read_text(folder, JOB);
+    is_same((staging, JOB), (holder, JOB))
+        || text(staging).is_some_and(|own| Some(own) == text(holder))
 }
 
 fn link_at((from_disk, from): &Within, (to_disk, to): &Within) -> Result<(), Errno> {

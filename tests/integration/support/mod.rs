@@ -6,6 +6,7 @@ pub(crate) mod cells;
 pub(crate) mod data;
 pub(crate) mod far;
 pub(crate) mod far_spreads;
+pub(crate) mod file_systems;
 pub(crate) mod gateway;
 pub(crate) mod liar;
 pub(crate) mod mount;

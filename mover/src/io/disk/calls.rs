@@ -20,21 +20,49 @@ pub(super) fn is_special(parent: &Folder, name: &OsStr) -> bool {
     found.is_ok_and(|stat| status_from(&stat).kind == StatusKind::Special)
 }
 
+/// How a name was given that must be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NewName {
+    /// The kernel, or the file system, has refused to replace.
+    Refused,
+    /// Nothing was there a moment before: what was made in between is replaced.
+    Looked,
+}
+
 /// A rename that replaces nothing. File systems without it use a link, which also fails when the
-/// name exists.
+/// name exists. Those that have no links either, such as FAT, are looked at, and then renamed on.
 pub(super) fn rename_new(
-    from_parent: &Folder,
-    from: &OsStr,
-    to_parent: &Folder,
-    to: &OsStr,
-) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
-            rustix::fs::unlinkat(from_parent, from, AtFlags::empty())
+    (from_parent, from): (&Folder, &OsStr),
+    (to_parent, to): (&Folder, &OsStr),
+) -> Result<NewName, Errno> {
+    if !to_parent.only_replaces() {
+        match rustix::fs::renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            renamed => return renamed.map(|()| NewName::Refused),
         }
-        renamed => renamed,
+        match rustix::fs::linkat(from_parent, from, to_parent, to, AtFlags::empty()) {
+            Err(errno) if has_no_links(errno) => {}
+            linked => {
+                linked?;
+                rustix::fs::unlinkat(from_parent, from, AtFlags::empty())?;
+                return Ok(NewName::Refused);
+            }
+        }
     }
+    match rustix::fs::statat(to_parent, to, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => return Err(Errno::EXIST),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    rustix::fs::renameat(from_parent, from, to_parent, to)?;
+    to_parent.know_that_it_only_replaces();
+    Ok(NewName::Looked)
+}
+
+/// What `link` answers where a file system has none: on FAT and exFAT, through FUSE, at a mount of
+/// a store. The last also stands for a fault of a disk, which the next call meets as well.
+pub(super) fn has_no_links(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::IO)
 }
 
 /// Whether a file still has this size, and this time where one is given.
@@ -46,10 +74,21 @@ pub(super) fn is_still(fd: BorrowedFd<'_>, size: u64, mtime: Option<Mtime>) -> R
     untold::ends_at(fd, size)
 }
 
+/// For what this program has just made or changed. File systems on libfuse 2 ignore a call that
+/// leaves one of the two times out, with success (Debian 12: exFAT, FAT, unionfs, bindfs).
 pub(super) fn timestamps(mtime: Mtime) -> Timestamps {
     Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW },
         last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },
+    }
+}
+
+/// The times that something had.
+pub(super) fn timestamps_of(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
     }
 }
 

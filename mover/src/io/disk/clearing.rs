@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::io::beneath::{Folder, Links, is_own};
 use crate::io::disk::Disk;
-use crate::io::disk::calls::{chmod_path, status_from, timestamps};
+use crate::io::disk::calls::{chmod_path, status_from, timestamps_of};
 use crate::io::volume::StatusKind;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
@@ -108,7 +108,7 @@ impl Disk {
         };
         if removed.is_ok() {
             // Another user's folder keeps the time of the change.
-            let _ = rustix::fs::futimens(&folder, &timestamps(status_from(&before).mtime));
+            let _ = rustix::fs::futimens(&folder, &timestamps_of(&before));
         }
         match removed {
             Err(Errno::NOENT) => Ok(()),

@@ -28,15 +28,16 @@ impl Disk {
             // Its mode allows nobody to write, not even its owner.
             Err(Errno::ACCESS) => {
                 let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode & 0o7777);
-                rustix::fs::fchmod(file, mode | Mode::WUSR)?;
-                let recorded = record(file, sums, mtime);
-                rustix::fs::fchmod(file, mode)?;
-                recorded
+                rustix::fs::fchmod(file, mode | Mode::WUSR)
+                    .and_then(|()| record(file, sums, mtime))
+                    .and(self.give_mode(path, || rustix::fs::fchmod(file, mode)))
             }
             recorded => recorded,
         };
         match recorded {
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS)) => Err(errno),
+            // No room is most often no room for attributes, of which ext4 keeps one block for a
+            // file: a disk that is full refuses the bytes of the next file.
+            Err(errno @ (Errno::IO | Errno::ROFS)) => Err(errno),
             Err(errno) => {
                 self.refuse(What::Digests, path, errno);
                 Ok(())

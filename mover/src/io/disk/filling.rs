@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::io::call::Call;
-use crate::io::disk::calls::{is_still, status_from, timestamps, umask};
+use crate::io::disk::calls::{is_still, status_from, umask};
 use crate::io::disk::{Disk, ZEROS_BYTES};
 use crate::io::holes;
 use crate::io::request::ExtraPiece;
@@ -51,9 +51,10 @@ impl Disk {
         };
         let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
         self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
+        let fd = self.written(fd, segment);
         match (segment.meta.mtime, has_mode) {
             (None, true) => Ok(()),
-            (Some(mtime), true) => rustix::fs::futimens(&fd, &timestamps(mtime)),
+            (Some(mtime), true) => self.give_time(fd.as_fd(), path, mtime),
             (_, false) => self.give_metadata(fd.as_fd(), path, &segment.meta),
         }
         .and_then(|()| match extra.filter(|extra| !extra.sums.is_empty()) {
@@ -64,6 +65,16 @@ impl Disk {
         rustix::fs::fstat(&fd)
             .map(|stat| status_from(&stat))
             .map_err(|errno| self.fault(Call::LookAt, path, errno))
+    }
+
+    /// The file to give its time to: s3fs uploads a file when it is closed by who wrote it, and
+    /// then has the time of that.
+    fn written(&self, fd: OwnedFd, segment: &Segment) -> OwnedFd {
+        let again = || self.open_in_parent(&segment.path, OFlags::RDONLY | OFlags::NONBLOCK, 0);
+        match segment.meta.mtime.is_some() && self.is_in_user_space(&segment.path) {
+            true => again().unwrap_or(fd),
+            false => fd,
+        }
     }
 
     /// Writes a new file; blocks of zeros become holes where that is asked.

@@ -1,11 +1,13 @@
 //! Other names for what is replaced: a folder like another one, and a link into it.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::AsFd;
 
+use crate::io::attributes::What;
 use crate::io::call::Call;
 use crate::io::disk::Disk;
-use crate::io::disk::calls::chmod_path;
+use crate::io::disk::calls::{chmod_path, has_no_links, status_from};
 use crate::io::volume::{Kept, show};
 use base::fault::{Class, Fault};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -25,7 +27,36 @@ impl Disk {
         let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
         // Others than root keep what they move in folders of their own.
         let _ = rustix::fs::chownat(&made, "", Some(user), Some(group), AtFlags::EMPTY_PATH);
-        chmod_path(made.as_fd(), stat.st_mode & 0o777 | OWNER_BITS)
+        self.give_mode(path, || chmod_path(made.as_fd(), stat.st_mode & 0o777 | OWNER_BITS))
+    }
+
+    /// A hard link, or a copy where the file system has none.
+    pub(super) fn give_other_name(&self, path: &[u8], twin: &[u8]) -> Result<(), Errno> {
+        let (twin_parent, twin_name) = self.parent(twin)?;
+        let (parent, name) = self.parent(path)?;
+        match rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty()) {
+            Err(errno) if has_no_links(errno) => {
+                self.copy_twin(path, twin)?;
+                self.refuse(What::HardLink, path, errno);
+                Ok(())
+            }
+            linked => linked,
+        }
+    }
+
+    /// Its bytes, mode and time, on stable storage.
+    fn copy_twin(&self, path: &[u8], twin: &[u8]) -> Result<(), Errno> {
+        let mut from = File::from(self.open_in_parent(twin, OFlags::RDONLY, 0)?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut to = File::from(self.open_in_parent(path, flags, 0o600)?);
+        std::io::copy(&mut from, &mut to)
+            .map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))?;
+        // Before it has its time: s3fs gives it that of its upload.
+        rustix::fs::fdatasync(&to)?;
+        let stat = rustix::fs::fstat(&from)?;
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        self.give_mode(path, || rustix::fs::fchmod(&to, mode))?;
+        self.give_time(to.as_fd(), path, status_from(&stat).mtime)
     }
 
     pub(super) fn link_name(&self, path: &[u8], to: &[u8]) -> Result<Kept, Fault> {
@@ -36,7 +67,7 @@ impl Disk {
         match linked {
             Ok(()) => Ok(Kept::Linked),
             // Not on this file system, not of this kind, not by this user, or not more of them.
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => Ok(Kept::Not),
+            Err(errno) if has_no_links(errno) || errno == Errno::MLINK => Ok(Kept::Not),
             Err(errno) => Err(self.not_kept(path, to, errno)),
         }
     }

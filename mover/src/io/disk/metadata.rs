@@ -5,13 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 
 use crate::io::attributes::{self, What};
-use crate::io::beneath::Folder;
+use crate::io::beneath::{Folder, is_own};
+use crate::io::call::Call;
 use crate::io::disk::Disk;
-use crate::io::disk::calls::{SET_ID_BITS, chmod_path, timestamps, umask};
-use crate::io::volume::{Metadata, show};
+use crate::io::disk::calls::{
+    NewName, SET_ID_BITS, chmod_path, has_no_links, status_from, timestamps, umask,
+};
+use crate::io::volume::{Metadata, Mtime, show};
 use base::attributes::Attributes;
+use base::fault::{Fault, reason};
 use base::owners::Owner;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 impl Disk {
@@ -52,7 +56,7 @@ impl Disk {
         if folder.may_be_read {
             return self.give_metadata(folder.as_fd(), path, meta);
         }
-        chmod_path(folder.as_fd(), 0o700)?;
+        self.give_mode(path, || chmod_path(folder.as_fd(), 0o700))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&folder.fd, ".", flags, Mode::empty())?;
         self.give_metadata(opened.as_fd(), path, meta)
@@ -78,8 +82,52 @@ impl Disk {
                 self.refuse(refused.what, path, refused.errno);
             }
         }
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-        meta.mtime.map_or(Ok(()), |mtime| rustix::fs::futimens(fd, &timestamps(mtime)))
+        self.give_mode(path, || rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))?;
+        meta.mtime.map_or(Ok(()), |mtime| self.give_time(fd, path, mtime))
+    }
+
+    /// Changes a mode. Where that is refused the bytes are worth more than the mode: it is told.
+    pub(super) fn give_mode(
+        &self,
+        path: &[u8],
+        change: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        change().or_else(|errno| self.told_if_refused(What::Mode, path, errno))
+    }
+
+    pub(super) fn give_time(
+        &self,
+        fd: BorrowedFd<'_>,
+        path: &[u8],
+        mtime: Mtime,
+    ) -> Result<(), Errno> {
+        rustix::fs::futimens(fd, &timestamps(mtime))
+            .or_else(|errno| self.told_if_refused(What::Time, path, errno))
+    }
+
+    /// What a file system does not have, or not for this user, is told once; a fault of it stays
+    /// one.
+    pub(super) fn told_if_refused(
+        &self,
+        what: What,
+        path: &[u8],
+        errno: Errno,
+    ) -> Result<(), Errno> {
+        let is_own_root = || rustix::fs::fstat(self.root.as_fd()).is_ok_and(|stat| is_own(&stat));
+        let is_root = path.is_empty() && errno == Errno::PERM && !is_own_root();
+        match errno {
+            // The last: sshfs, of the time of a symbolic link.
+            Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOSYS
+            | Errno::OPNOTSUPP
+            | Errno::INVAL
+            | Errno::NOENT => {
+                self.refuse(if is_root { What::Root } else { what }, path, errno);
+                Ok(())
+            }
+            errno => Err(errno),
+        }
     }
 
     /// Sets the attributes of a new symbolic link.
@@ -97,12 +145,58 @@ impl Disk {
         Ok(())
     }
 
+    /// Why a symbolic link is not made.
+    pub(super) fn no_link(&self, path: &[u8], errno: Errno) -> Fault {
+        let fault = self.fault(Call::MakeLink, path, errno);
+        let has_none = has_no_links(errno) && errno != Errno::IO;
+        let hint = "; where a file system has no links, --links follow copies what they lead to";
+        let text = fault.text + if has_none { hint } else { "" };
+        Fault { text, ..fault }
+    }
+
     pub(super) fn refuse(&self, what: What, path: &[u8], errno: Errno) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.said.insert(what) {
-            let error = std::io::Error::from(errno);
+            let error = reason(&errno.into());
+            let path = match what {
+                What::Temporary => path,
+                _ => without_temporary(path),
+            };
             let text = format!("'{}': {} ({error}; said once)", show(self, path), what.text());
             refusals.texts.push(text);
+        }
+    }
+
+    /// Renames, and keeps the time of what is renamed: FAT's driver for FUSE writes a new entry
+    /// with the time of the moment.
+    pub(super) fn rename_in_user_space(
+        &self,
+        from: (&Folder, &OsStr),
+        (parent, name): (&Folder, &OsStr),
+        rename: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let time = |(parent, name): (&Folder, &OsStr)| {
+            let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.map(|stat| status_from(&stat).mtime)
+        };
+        let before = time(from)?;
+        rename()?;
+        if time((parent, name))? == before {
+            return Ok(());
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        // What has the wrong time has the right bytes.
+        let _ = rustix::fs::utimensat(parent, name, &timestamps(before), flags);
+        Ok(())
+    }
+
+    pub(super) fn is_in_user_space(&self, path: &[u8]) -> bool {
+        self.parent(path).is_ok_and(|(parent, _)| parent.is_in_user_space())
+    }
+
+    pub(super) fn tell_of_new_name(&self, to: &[u8], how: NewName) {
+        if how == NewName::Looked {
+            self.refuse(What::NewName, to, Errno::OPNOTSUPP);
         }
     }
 
@@ -114,4 +208,13 @@ impl Disk {
         }
         Ok(())
     }
+}
+
+/// What a person knows: the folder, where a file does not have its own name yet.
+fn without_temporary(path: &[u8]) -> &[u8] {
+    let (folder, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b""[..], path),
+    };
+    if name.starts_with(b".datapump-") { folder } else { path }
 }

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use crate::io::beneath::{self, Links};
 use crate::io::call::Call;
 use crate::io::disk::Disk;
-use crate::io::disk::calls::{is_ours_alone, status_from, timestamps};
+use crate::io::disk::calls::{is_ours_alone, timestamps_of};
 use crate::io::system;
 use crate::io::volume::{Cache, Handle, READ_THROUGH, Volume, show};
 use base::fault::{Class, Fault};
@@ -43,7 +43,7 @@ impl Disk {
         let done = work();
         if let (Ok(parent), Some(before)) = (&parent, before) {
             // Another user's directory keeps the time of the change.
-            let _ = rustix::fs::futimens(parent, &timestamps(status_from(&before).mtime));
+            let _ = rustix::fs::futimens(parent, &timestamps_of(&before));
         }
         done
     }

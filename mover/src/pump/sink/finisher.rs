@@ -390,7 +390,7 @@ pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fau
     if object.outcome.is_ok()
         && let Err(fault) = step(&object.wanted)
     {
-        object.outcome = Err(fault);
+        object.outcome = Err(under_own_name(fault, &object.wanted));
     }
 }
 
@@ -408,8 +408,13 @@ fn prepare(volume: &dyn Volume, object: &mut Complete) {
         None => Ok(()),
     };
     if let Err(fault) = prepared {
-        object.outcome = Err(fault);
+        object.outcome = Err(under_own_name(fault, wanted));
     }
+}
+
+/// A fault for the user, who does not know the name that a file has until it is complete.
+fn under_own_name(fault: Fault, wanted: &Wanted) -> Fault {
+    fault.renamed(&wanted.temporary, &wanted.path)
 }
 
 fn prepare_open(volume: &dyn Volume, wanted: &Wanted, file: &LazyFile) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! What is done with an object that is offered: wanted, here already, or refused.
 
 use crate::io::disk::{exists, special};
-use crate::io::volume::{Status, StatusKind, Volume, show};
+use crate::io::volume::{Mtime, Status, StatusKind, Volume, show};
 use crate::pump::sink::clean::is_ours;
 use crate::pump::sink::folders::no_directory;
 use crate::pump::sink::journal::key_of;
@@ -24,13 +24,13 @@ impl SinkSide {
                 _ => Verdict::Wanted,
             });
         };
-        let volume = volume.clone();
+        let (volume, root_is_kept) = (volume.clone(), root.is_kept);
         if let Some(refusal) = self.refused(&*volume, entry) {
             return Ok(Verdict::Refused(refusal));
         }
         if entry.kind == EntryKind::Leave && entry.path.is_empty() {
             let like_source = self.settings.archive || self.folders.root_is_new();
-            return Ok(match like_source && !root.is_kept {
+            return Ok(match like_source && !root_is_kept {
                 true => Verdict::Wanted,
                 false => Verdict::Done,
             });
@@ -69,7 +69,7 @@ impl SinkSide {
             self.blocked.remove(&number);
             if let Err(fault) = made {
                 let _ = volume.remove(&temporary);
-                return Err(fault);
+                return Err(fault.renamed(&temporary, &entry.path));
             }
             self.renew(&entry.path);
             return Ok(Verdict::Done);
@@ -103,7 +103,7 @@ impl SinkSide {
         }))
     }
 
-    fn refused(&self, volume: &dyn Volume, entry: &Entry) -> Option<Fault> {
+    fn refused(&mut self, volume: &dyn Volume, entry: &Entry) -> Option<Fault> {
         if is_ours(&entry.path) {
             let text = format!(
                 "'{}' has a name that datapump keeps for what is not complete: rename it, or \
@@ -114,7 +114,8 @@ impl SinkSide {
         }
         let backup = self.backup.as_ref().filter(|backup| backup.has(&entry.path));
         let of_backup = backup.map(|backup| backup.refusal(&entry.path));
-        of_backup.or_else(|| self.expected.changed(entry))
+        let changed = of_backup.or_else(|| self.expected.changed(entry));
+        changed.or_else(|| self.folding.as_mut()?.clash(volume, entry))
     }
 
     /// The verdict on an object whose name exists already, where it is not wanted.
@@ -143,7 +144,7 @@ impl SinkSide {
         Ok(match self.settings.overwrite {
             Overwrite::Never if self.may_be_ours(volume, entry, status) => None,
             Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
-            Overwrite::Older if has_time(entry) && mtime_of(entry) <= status.mtime => {
+            Overwrite::Older if has_time(entry) && is_no_newer(mtime_of(entry), status.mtime) => {
                 Some(Verdict::Kept)
             }
             Overwrite::Older | Overwrite::Always => None,
@@ -205,8 +206,8 @@ impl SinkSide {
         match self.settings.skip_unchanged {
             SkipUnchanged::No => false,
             SkipUnchanged::Times => {
-                let there = (status.kind, status.size, status.mtime);
-                there == (StatusKind::File, bytes, mtime_of(entry))
+                (status.kind, status.size) == (StatusKind::File, bytes)
+                    && mtime_of(entry).is_kept_as(status.mtime)
             }
             SkipUnchanged::Checksum => self.same.remove(&number),
         }
@@ -256,6 +257,11 @@ impl SinkSide {
             },
         })
     }
+}
+
+/// As far as the file system there keeps times.
+fn is_no_newer(source: Mtime, there: Mtime) -> bool {
+    source <= there || source.is_kept_as(there)
 }
 
 /// Why a name is not given: the file that it would be another name of is not there.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::io::volume::{StatusKind, Volume, show};
 use crate::pump::sink::Target;
 use crate::pump::sink::backup::Backup;
+use crate::pump::sink::folding::without_case;
 use crate::pump::source::names::hash_of;
 use crate::pump::source::select::{Select, Shape};
 use crate::wire::manifest::{Entry, EntryKind};
@@ -83,7 +84,7 @@ impl Mirror {
         });
         Ok(Some(Mirror {
             state: State::Noting,
-            names: SourceNames::new(settings.memory_bytes),
+            names: SourceNames::new(settings.memory_bytes, volume.folds_case()),
             filled: Vec::new(),
             stays,
             volume: volume.clone(),
@@ -203,6 +204,7 @@ pub(crate) struct SourceNames {
     hashes: Vec<u64>,
     count: u64,
     most: u64,
+    folds_case: bool,
 }
 
 /// What a source has under a name.
@@ -217,20 +219,28 @@ pub(crate) enum Noted {
 }
 
 impl SourceNames {
-    fn new(memory_bytes: u64) -> SourceNames {
-        SourceNames { hashes: Vec::new(), count: 0, most: memory_bytes / 8 }
+    fn new(memory_bytes: u64, folds_case: bool) -> SourceNames {
+        SourceNames { hashes: Vec::new(), count: 0, most: memory_bytes / 8, folds_case }
+    }
+
+    /// By what a name is known: where case does not count, without it.
+    fn key(&self, path: &[u8], noted: Noted) -> u64 {
+        match self.folds_case {
+            true => key(&without_case(path), noted),
+            false => key(path, noted),
+        }
     }
 
     fn note(&mut self, path: &[u8], noted: Noted) {
         self.count += 1;
         if self.count <= self.most {
-            self.hashes.push(key(path, noted));
+            self.hashes.push(self.key(path, noted));
         }
     }
 
     /// A slow search while names are still being noted.
     fn has_so_far(&self, path: &[u8], noted: Noted) -> bool {
-        self.hashes.contains(&key(path, noted))
+        self.hashes.contains(&self.key(path, noted))
     }
 
     /// Every name has been noted. False where there were too many.
@@ -241,7 +251,7 @@ impl SourceNames {
     }
 
     pub(crate) fn find(&self, path: &[u8]) -> Option<Noted> {
-        let has = |noted| self.hashes.binary_search(&key(path, noted)).is_ok();
+        let has = |noted| self.hashes.binary_search(&self.key(path, noted)).is_ok();
         [Noted::Folder, Noted::Other, Noted::Present].into_iter().find(|noted| has(*noted))
     }
 }
