@@ -68,11 +68,18 @@ impl Class {
 pub struct Fault {
     pub class: Class,
     pub text: String,
+    /// It happened at the other host of a copy: paths in the text are that one's.
+    pub is_far: bool,
 }
 
 impl Fault {
     pub fn new(class: Class, text: impl Into<String>) -> Fault {
-        Fault { class, text: text.into() }
+        Fault { class, text: text.into(), is_far: false }
+    }
+
+    /// The same, seen from the other host.
+    pub fn from_other_side(self) -> Fault {
+        Fault { is_far: !self.is_far, ..self }
     }
 
     pub fn usage(text: impl Into<String>) -> Fault {

@@ -212,6 +212,42 @@ fn the_others_are_still_copied() {
 }
 
 /// Root reads and writes everything, so one of the two sides runs as the user `nobody`.
+/// What failed is told of the host that has it: the far one by its name, this one without.
+#[test]
+fn a_fault_names_the_host_that_has_the_file() {
+    need_root("root without its privileges over files is refused what it has closed to itself");
+    let setpriv = need("setpriv", "util-linux").display().to_string();
+    let plain =
+        format!("exec {setpriv} --bounding-set=-dac_override,-dac_read_search $PROGRAM \"$@\"");
+    let closed = fs::Permissions::from_mode(0o000);
+    let cases = [
+        ("", "far:", "src/shut", "cannot open"),
+        ("far:", "", "src/shut", "cannot open"),
+        ("", "far:", "dst/there", "exists"),
+        ("far:", "", "dst/there", "exists"),
+    ];
+    each(cases, |(from, to, name, reason)| {
+        let scene = Scene::new();
+        for name in ["src/a", "src/shut", "src/there", "dst/there"] {
+            fs::create_dir_all(scene.path(name).parent().unwrap()).unwrap();
+            write_file(&scene.path(name), 1, 3000);
+        }
+        fs::set_permissions(scene.path("src/shut"), closed.clone()).unwrap();
+        scene.far_script(&plain);
+        let near = scene.script("near", &plain);
+        let line = format!("copy -r {from}@/src/ {to}@/dst");
+        let mut command = Command::new(&near);
+        command.args(scene.command(&scene.words(&line)).get_args());
+        let ran = run::to_end(command, b"");
+        assert_eq!(ran.code, 3, "{line}\n{ran}");
+        let host = if name.starts_with("src") { from } else { to };
+        let said = ran.stderr.lines().find(|said| said.contains(name)).expect(name);
+        let path = scene.path(name).display().to_string();
+        assert!(said.contains(reason) && said.contains(&path), "{line}: {said}\n{ran}");
+        assert_eq!(said.contains("far: "), *host == "far:", "{line}: {said}\n{ran}");
+    });
+}
+
 #[test]
 fn what_may_not_be_read_or_written() {
     need_root("setpriv makes a process of another user");

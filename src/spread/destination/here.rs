@@ -437,7 +437,7 @@ fn refused<'a>(done: impl Iterator<Item = (&'a Name, Result<(), Fault>)>) -> Res
         match done {
             Ok(()) => {}
             Err(fault) if fault.ends_transfer() => return Err(fault),
-            Err(Fault { class, text }) => {
+            Err(Fault { class, text, .. }) => {
                 refused.push(Refused { name: name.clone(), code: class.exit_code(), why: text });
             }
         }

@@ -480,12 +480,12 @@ impl Object {
     fn note(&mut self, segment: u16, request: &Request) {
         let void = request.voids.iter().find(|(void, _)| *void == segment);
         if let Some((_, fault)) = void {
-            self.fault.get_or_insert_with(|| fault.clone());
+            self.fault.get_or_insert_with(|| fault.clone().from_other_side());
             return;
         }
         if request.label.kind == Kind::Void {
             let fault = || Fault::new(Class::Local, "the source could not give its bytes");
-            self.fault.get_or_insert_with(fault);
+            self.fault.get_or_insert_with(|| fault().from_other_side());
             return;
         }
         let whole = match &request.content {

@@ -24,7 +24,7 @@ impl Core {
     /// A message that the session has accepted.
     pub(super) fn hear_checked(&mut self, message: Message) -> Result<(), Fault> {
         match message {
-            Message::Stop(fault) => Err(self.of_peer(fault)),
+            Message::Stop(fault) => Err(self.of_its_host(fault.from_other_side())),
             Message::Ping => Ok(()),
             Message::Warning { text } => {
                 self.watch.warn(text);
@@ -61,11 +61,11 @@ impl Core {
         }
     }
 
-    /// Marks a fault as one of the far host: its paths are not this host's.
-    pub(super) fn of_peer(&self, fault: Fault) -> Fault {
+    /// Names the far host in a fault that happened there: its paths are not this host's.
+    pub(super) fn of_its_host(&self, fault: Fault) -> Fault {
         let host = self.peer.as_ref().and_then(|peer| peer.host.as_ref());
         let is_own = matches!(fault.class, Class::Interrupted | Class::Peer | Class::Unreachable);
-        match host.filter(|_| !is_own) {
+        match host.filter(|_| fault.is_far && !is_own) {
             Some(host) => Fault { text: format!("{host}: {}", fault.text), ..fault },
             None => fault,
         }
@@ -160,8 +160,7 @@ impl Core {
             Message::Present { paths } => sink.note_present(&paths),
             Message::Unoffered { path, fault } => {
                 sink.note_unoffered();
-                let fault = self.of_peer(fault);
-                self.failed(path, fault);
+                self.failed(path, fault.from_other_side());
                 Ok(())
             }
             other => Err(Fault::peer(format!("{} is no message for a sink", other.name()))),
@@ -232,8 +231,7 @@ impl Core {
             Message::Failed { object, fault } => {
                 let settled = source.settle(object)?;
                 self.twins.settle(object, Sums::default());
-                let fault = self.of_peer(fault);
-                self.failed(settled.path, fault);
+                self.failed(settled.path, fault.from_other_side());
                 Ok(())
             }
             Message::Kept { object } => {

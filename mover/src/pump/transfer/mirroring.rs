@@ -103,8 +103,7 @@ impl Core {
                 Ok(())
             }
             Message::NotDeleted { path, fault } => {
-                let fault = self.of_peer(fault);
-                self.failed(path, fault);
+                self.failed(path, fault.from_other_side());
                 Ok(())
             }
             other => Err(Fault::peer(format!("{} is no message of a mirror", other.name()))),

@@ -74,6 +74,7 @@ impl Core {
         };
         // Of several classes the least expected one counts: a wrong byte before a missing file.
         self.done.worst = self.done.worst.max(Some(class));
+        let fault = self.of_its_host(fault);
         self.failed_last.clone_from(&fault.text);
         self.watch.tell(Notice::FileFailed { path, fault });
     }

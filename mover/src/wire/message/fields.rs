@@ -46,13 +46,17 @@ pub(crate) fn get_list<T>(
     Ok(list)
 }
 
+/// Where a fault happened is said as its sender sees it.
 pub(crate) fn put_fault(out: &mut Writer, fault: &Fault) {
     out.u8(fault.class.exit_code());
+    out.flag(fault.is_far);
     out.text(&fault.text, TEXT_BYTES_MAX);
 }
 
 pub(crate) fn get_fault(from: &mut Reader<'_>) -> Result<Fault, Fault> {
-    Ok(Fault::new(fault_class(from.u8()?)?, from.text(TEXT_BYTES_MAX)?))
+    let class = fault_class(from.u8()?)?;
+    let is_far = from.flag()?;
+    Ok(Fault { is_far, ..Fault::new(class, from.text(TEXT_BYTES_MAX)?) })
 }
 
 pub(crate) fn put_ranges(out: &mut Writer, ranges: &[(u64, u64)]) {

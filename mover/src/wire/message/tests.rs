@@ -194,6 +194,7 @@ fn samples_of_copies() -> Vec<Message> {
         Message::Ack { ranges: vec![(0, 5), (7, 9)], bytes: 6 },
         Message::Finished { objects: vec![(1, Some([9; 32])), (2, None)] },
         Message::Failed { object: 3, fault: Fault::new(Class::NoSpace, "full") },
+        Message::Failed { object: 4, fault: Fault::new(Class::Local, "no").from_other_side() },
         Message::Unoffered { path: b"x".to_vec(), fault: Fault::new(Class::Local, "no") },
         Message::PipeEnd { bytes: 11 },
         Message::Enough,
