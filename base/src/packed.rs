@@ -79,6 +79,49 @@ numbers! {
     "timeouts" Grows timeouts;
 }
 
+/// The numbers of a sample for other programs: `None` for what the kernel did not measure or has no
+/// limit for. It has very large numbers for that, which would distort sums, and which programs with
+/// integers of 64 bits and a sign cannot read.
+pub fn exported(sample: &PathSample) -> [Option<u64>; COUNT] {
+    let mut exported = numbers(sample).map(|number| Some(number).filter(|n| *n < NONE_FROM));
+    for ((number, name), value) in exported.iter_mut().zip(NAMES).zip(numbers(sample)) {
+        if NONES.iter().any(|none| none.name == name && value >= none.from) {
+            *number = None;
+        }
+    }
+    exported
+}
+
+/// The sample that was exported as these numbers; `None` where one does not fit its field.
+pub fn of_exported(exported: &[Option<u64>; COUNT]) -> Option<PathSample> {
+    let mut numbers = [0; COUNT];
+    for ((number, exported), name) in numbers.iter_mut().zip(exported).zip(NAMES) {
+        let none = NONES.iter().find(|none| none.name == name).map_or(0, |none| none.written);
+        *number = exported.unwrap_or(none);
+    }
+    of_numbers(&numbers)
+}
+
+/// A number of the kernel that means none.
+struct NoNumber {
+    name: &'static str,
+    /// From here on: kernels differ.
+    from: u64,
+    /// The one that samples have for it.
+    written: u64,
+}
+
+const NONES: [NoNumber; 3] = [
+    // Microseconds in 32 bits, all ones; with a margin for what was added to them.
+    NoNumber { name: "rtt_min_ns", from: 4_000_000_000_000, written: u32::MAX as u64 * 1000 },
+    // `TCP_INFINITE_SSTHRESH`.
+    NoNumber { name: "ssthresh_segments", from: 0x7fff_ffff, written: u32::MAX as u64 },
+    NoNumber { name: "pace_max_bytes_per_s", from: NONE_FROM, written: u64::MAX },
+];
+
+/// Larger than any integer of SQL and of most programs.
+const NONE_FROM: u64 = 1 << 63;
+
 /// No sample takes more bytes than this: all bits, and every number at its longest.
 pub(crate) const SAMPLE_BYTES_MAX: usize = COUNT.div_ceil(7) + COUNT * NUMBER_BYTES_MAX;
 const NUMBER_BYTES_MAX: usize = 10;
@@ -297,6 +340,31 @@ mod tests {
             let sample = of_numbers(&alone).unwrap();
             assert_eq!(numbers(&sample), alone, "{}", NAMES[at]);
             assert_ne!(sample, PathSample::default(), "{}", NAMES[at]);
+        }
+    }
+
+    #[test]
+    fn none_is_not_exported_as_a_number() {
+        let none = |name: &str, number: u64| {
+            let mut alone = [0; COUNT];
+            let place = NAMES.iter().position(|known| *known == name).unwrap();
+            alone[place] = number;
+            let sample = of_numbers(&alone).unwrap();
+            (exported(&sample)[place], of_exported(&exported(&sample)).unwrap() == sample)
+        };
+        let cases = [
+            ("pace_max_bytes_per_s", u64::MAX, (None, true)),
+            ("pace_max_bytes_per_s", 0, (Some(0), true)),
+            ("pace_max_bytes_per_s", 12_500_000, (Some(12_500_000), true)),
+            ("ssthresh_segments", u64::from(u32::MAX), (None, true)),
+            ("ssthresh_segments", 0x7fff_ffff, (None, false)),
+            ("ssthresh_segments", 0x7fff_fffe, (Some(0x7fff_fffe), true)),
+            ("rtt_min_ns", u64::from(u32::MAX) * 1000, (None, true)),
+            ("rtt_min_ns", 49_677_000, (Some(49_677_000), true)),
+            ("delivery_bytes_per_s", u64::MAX, (None, false)),
+        ];
+        for (name, number, expect) in cases {
+            assert_eq!(none(name, number), expect, "{name} {number}");
         }
     }
 

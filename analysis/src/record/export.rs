@@ -8,6 +8,8 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
+use serde::Serialize as _;
+use serde_json::ser::Formatter;
 
 use super::columns::{self, COLUMNS, Cell, Column, Kind};
 use super::paths::PathsOf;
@@ -96,10 +98,21 @@ fn json(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io::R
         out.write_all(if at == 0 { b"\n" } else { b",\n" })?;
         // One at a time: the paths of many runs do not fit in memory.
         let whole = Record { paths: paths_of(record)?, ..record.clone() };
-        serde_json::to_writer(&mut *out, &whole).map_err(io::Error::from)?;
+        let mut writer = serde_json::Serializer::with_formatter(&mut *out, SqlIntegers);
+        whole.serialize(&mut writer).map_err(io::Error::from)?;
     }
     out.write_all(b"\n]\n")?;
     out.flush()
+}
+
+/// A number too large for SQL becomes the largest that SQL has, as in a column: programs that read
+/// JSON into tables refuse the whole file for one of these.
+struct SqlIntegers;
+
+impl Formatter for SqlIntegers {
+    fn write_u64<W: ?Sized + Write>(&mut self, out: &mut W, number: u64) -> io::Result<()> {
+        write!(out, "{}", number.min(i64::MAX as u64))
+    }
 }
 
 /// One file, with a row group for every so many runs.
@@ -184,7 +197,8 @@ mod tests {
 
     use super::*;
     use crate::record::sample::{Moved, SeriesPoint};
-    use base::job::StreamPath;
+    use base::job::{PathRole, PathSide, StreamPath};
+    use base::packed;
 
     fn records() -> Vec<Record> {
         let moved = Moved { bytes: 1000, elapsed_s: 0.5, ..Moved::default() };
@@ -252,6 +266,62 @@ mod tests {
             json(&records()[..count], &none, &mut bytes).unwrap();
             let all: Vec<serde_json::Value> = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(all.len(), count);
+        }
+    }
+
+    /// Every number of the record and of its samples is as large as it can be.
+    #[test]
+    fn no_export_has_a_number_too_large_for_sql() {
+        fn largest(value: &mut serde_json::Value) {
+            match value {
+                serde_json::Value::Number(number) if number.is_u64() => *value = u64::MAX.into(),
+                serde_json::Value::Object(fields) => fields.values_mut().for_each(largest),
+                serde_json::Value::Array(list) => list.iter_mut().for_each(largest),
+                _ => (),
+            }
+        }
+        let whole = Record {
+            sink: Some(Side::default()),
+            series: vec![SeriesPoint::default()],
+            ..Record::default()
+        };
+        let mut moved = serde_json::to_value(&whole.moved).unwrap();
+        let mut series = serde_json::to_value(&whole.series).unwrap();
+        largest(&mut moved);
+        largest(&mut series);
+        let mut value = serde_json::to_value(&whole).unwrap();
+        value["moved"] = moved;
+        value["series"] = series;
+        let record: Record = serde_json::from_value(value).unwrap();
+        let mut numbers = [0; packed::COUNT];
+        let sample = |at: usize| {
+            numbers = [0; packed::COUNT];
+            let fits = [u64::MAX, u32::MAX.into(), u8::MAX.into(), 1];
+            let sample = fits.into_iter().find_map(|number| {
+                numbers[at] = number;
+                packed::of_numbers(&numbers)
+            });
+            sample.unwrap()
+        };
+        let samples: Vec<_> = (0..packed::COUNT).map(sample).collect();
+        let paths_of = |_: &Record| {
+            let (side, role) = (PathSide::Near, PathRole::Source);
+            Ok(vec![StreamPath { stream: 0, side, role, samples: samples.clone() }])
+        };
+        let records = [record];
+        let mut exports = vec![];
+        for (name, format) in [("json", Format::Json), ("csv", Format::Csv)] {
+            let mut bytes = Vec::new();
+            format.write(&records, &paths_of, &mut bytes).unwrap();
+            exports.push((name, String::from_utf8(bytes).unwrap()));
+        }
+        let mut bytes = Vec::new();
+        crate::record::paths::csv(&records, &paths_of, &mut bytes).unwrap();
+        exports.push(("paths", String::from_utf8(bytes).unwrap()));
+        for (name, text) in exports {
+            let numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+            let large = numbers.filter(|word| word.parse::<u64>().is_ok_and(|n| n >= 1 << 63));
+            assert_eq!(large.collect::<Vec<_>>(), [""; 0], "{name}");
         }
     }
 

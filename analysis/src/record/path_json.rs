@@ -6,14 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use base::job::{PathRole, PathSide, StreamPath};
 use base::packed;
 
-/// A table as JSON: names once, then only numbers, since a run has thousands of samples.
+/// A table as JSON: names once, then numbers or null, since a run has thousands of samples.
 #[derive(Serialize, Deserialize)]
 struct Table {
     stream: u32,
     side: String,
     role: String,
     columns: Vec<String>,
-    rows: Vec<Vec<u64>>,
+    rows: Vec<Vec<Option<u64>>>,
 }
 
 pub(crate) fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S::Ok, S::Error> {
@@ -22,7 +22,7 @@ pub(crate) fn serialize<S: Serializer>(paths: &[StreamPath], to: S) -> Result<S:
         side: path.side.name().into(),
         role: path.role.name().into(),
         columns: packed::NAMES.map(String::from).into(),
-        rows: path.samples.iter().map(|sample| packed::numbers(sample).into()).collect(),
+        rows: path.samples.iter().map(|sample| packed::exported(sample).into()).collect(),
     }))
 }
 
@@ -38,12 +38,12 @@ fn path(table: &Table) -> Result<StreamPath, String> {
         .iter()
         .map(|name| table.columns.iter().position(|column| column == name))
         .collect();
-    let sample = |row: &Vec<u64>| {
-        let mut numbers = [0; packed::COUNT];
+    let sample = |row: &Vec<Option<u64>>| {
+        let mut numbers = [Some(0); packed::COUNT];
         for (number, place) in numbers.iter_mut().zip(&places) {
-            *number = place.and_then(|place| row.get(place)).copied().unwrap_or(0);
+            *number = place.and_then(|place| row.get(place)).copied().unwrap_or(Some(0));
         }
-        packed::of_numbers(&numbers).ok_or("a sample of a path has a number that is too large")
+        packed::of_exported(&numbers).ok_or("a sample of a path has a number that is too large")
     };
     let samples = table.rows.iter().map(sample).collect::<Result<_, _>>()?;
     Ok(StreamPath { stream: table.stream, side, role, samples })

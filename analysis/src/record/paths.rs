@@ -18,8 +18,11 @@ pub fn csv(records: &[Record], paths_of: PathsOf<'_>, out: &mut dyn Write) -> io
             let key = format!("{},{stream},{},{}", record.id, side.name(), role.name());
             for sample in samples {
                 out.write_all(key.as_bytes())?;
-                for number in packed::numbers(sample) {
-                    write!(out, ",{number}")?;
+                for number in packed::exported(sample) {
+                    match number {
+                        Some(number) => write!(out, ",{number}")?,
+                        None => out.write_all(b",")?,
+                    }
                 }
                 out.write_all(b"\n")?;
             }

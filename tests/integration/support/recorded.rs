@@ -30,8 +30,9 @@ pub(crate) fn paths(name: &str) -> Vec<StreamPath> {
             role: if sends { PathRole::Source } else { PathRole::Sink },
             samples: Vec::new(),
         });
-        let numbers = packed::NAMES.map(|name| text(name).parse().unwrap());
-        path.samples.push(packed::of_numbers(&numbers).unwrap());
+        let number = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
+        let numbers = packed::NAMES.map(|name| number(text(name)));
+        path.samples.push(packed::of_exported(&numbers).unwrap());
     }
     paths.into_values().collect()
 }
