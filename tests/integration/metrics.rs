@@ -134,7 +134,10 @@ fn a_prometheus_sees_copies_and_answers_the_dashboard() {
     scene.succeed("copy --metrics @/collected/good.prom @/file far:@/copied");
     let failed = scene.run("copy --metrics @/collected/bad.prom @/nothing far:@/copied");
     assert_ne!(failed.code, 0, "{failed}");
-    fs::write(scene.path("collected/sweep.prom"), CELLS).unwrap();
+    for name in ["sweep", "other"] {
+        let text = CELLS.replace("NAME", name);
+        fs::write(scene.path(format!("collected/{name}.prom")), text).unwrap();
+    }
     let copy = Server::start(
         &scene,
         "live",
@@ -185,6 +188,10 @@ fn a_prometheus_sees_copies_and_answers_the_dashboard() {
     });
     assert_eq!(fired["labels"]["alertname"], "DatapumpRunFailed", "{fired}");
     assert_eq!(fired["labels"]["name"], "bad", "{fired}");
+    // Files of several jobs in one folder: a series in two of them is an error at every scrape.
+    let log = fs::read_to_string(scene.path("exporter.err")).unwrap();
+    let errors = log.lines().filter(|line| line.to_lowercase().contains("level=error"));
+    assert_eq!(errors.collect::<Vec<_>>(), [""; 0], "{log}");
     // The copy ends when it is told to, whoever watches.
     send(copy.running.pid(), Signal::INT);
     prometheus.running.kill();
@@ -196,7 +203,7 @@ fn a_prometheus_sees_copies_and_answers_the_dashboard() {
 /// What a sweep adds to the state of its routes.
 const CELLS: &str = "# HELP datapump_campaign_cells Cells of the campaign by state: measured or \
                      left.\n# TYPE datapump_campaign_cells gauge\n\
-                     datapump_campaign_cells{state=\"measured\"} 3\n";
+                     datapump_campaign_cells{name=\"NAME\",state=\"measured\"} 3\n";
 
 /// A program that says on standard error where it listens.
 struct Server {

@@ -88,7 +88,8 @@ fn campaigns_follow_each_other_until_they_are_stopped() {
     assert_eq!(store.records(&filter).unwrap().len(), 2, "the first is whole: {ran}");
     let metrics = fs::read_to_string(scene.path("sweep.prom")).unwrap();
     assert!(metrics.contains("command=\"sweep\",") && metrics.contains("target=\"far\""));
-    assert!(metrics.contains("datapump_campaign_cells{state=\"left\"}"), "{metrics}");
+    let left = "datapump_campaign_cells{name=\"sweep\",state=\"left\"}";
+    assert!(metrics.contains(left), "{metrics}");
     assert!(metrics.contains("datapump_last_run_rate_bytes_per_second{"), "{metrics}");
 }
 
@@ -107,14 +108,14 @@ fn a_port_is_served_between_two_campaigns() {
         run::to_end(wan.near(curl), b"").stdout_text()
     };
     until("the campaign is measured", || {
-        page().contains("datapump_campaign_cells{state=\"left\"} 0\n")
+        page().contains("datapump_campaign_cells{name=\"sweep\",state=\"left\"} 0\n")
     });
     let children = format!("/proc/{0}/task/{0}/children", running.pid());
     until("its process is gone", || fs::read_to_string(&children).unwrap().trim().is_empty());
     let text = page();
     assert!(text.contains("name=\"sweep\",command=\"sweep\","), "{text}");
     assert!(text.contains("datapump_last_run_exit_code{") && text.contains("target=\"far\""));
-    assert!(text.contains("datapump_campaign_cells{state=\"measured\"} 2\n"), "{text}");
+    assert!(text.contains("datapump_campaign_cells{name=\"sweep\",state=\"measured\"} 2\n"), "{text}");
     processes::send(running.pid(), Signal::INT);
     let ran = running.end();
     assert_eq!(ran.code, 130, "{ran}");

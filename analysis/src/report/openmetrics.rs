@@ -234,12 +234,16 @@ fn escaped(value: &str) -> String {
 }
 
 fn families(state: &State) -> Vec<Family> {
-    let build = vec![("version", state.version.clone())];
+    // Each file of a folder with several jobs, and each job, has series of its own.
+    let of_job = |label: &'static str, value: String| -> Labels {
+        let name = state.routes.first().map(|one| ("name", one.route.name.clone()));
+        name.into_iter().chain([(label, value)]).collect()
+    };
     let mut families = vec![Family {
         name: "datapump_build_info",
         kind: Kind::Gauge,
         help: "Version of datapump that wrote this.",
-        samples: vec![(build, 1.0)],
+        samples: vec![(of_job("version", state.version.clone()), 1.0)],
     }];
     families.extend(running(state));
     families.extend(last(state));
@@ -256,7 +260,7 @@ fn families(state: &State) -> Vec<Family> {
         kind: Kind::Gauge,
         help: "Cells of the campaign by state: measured or left.",
         samples: state.cells.map_or(Vec::new(), |[measured, left]| {
-            let cells = |state: &str, count: u64| (vec![("state", state.into())], count as f64);
+            let cells = |state: &str, count: u64| (of_job("state", state.into()), count as f64);
             vec![cells("measured", measured), cells("left", left)]
         }),
     });
@@ -421,6 +425,8 @@ const OWN_LABELS: [&str; 2] = ["side", "class"];
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::diagnosis::simulator::World;
     use crate::record::sample::Moved;
@@ -497,6 +503,21 @@ mod tests {
         let mut again = state();
         again.routes[0] = RouteState { last: None, earlier, ..state().routes[0].clone() };
         assert_eq!(write(&again, Format::Text), text);
+    }
+
+    /// Two jobs that write into one folder, with the same hosts, have no series in common.
+    #[test]
+    fn every_series_is_of_one_job() {
+        let series = |name: &str| -> BTreeSet<String> {
+            let mut state = state();
+            state.routes[0].route.name = name.into();
+            let text = write(&state, Format::Text);
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(|line| line.rsplit_once(' ').unwrap().0.to_string()).collect()
+        };
+        let shared: Vec<String> =
+            series("nightly").intersection(&series("weekly")).cloned().collect();
+        assert!(shared.is_empty(), "{shared:?}");
     }
 
     /// However many files and classes there are, the number of series of a route is known.
