@@ -233,9 +233,15 @@ impl Outcome {
         near == far && !near.is_empty()
     }
 
-    /// The rate of a run, the same wherever it is reported.
+    /// Of the bytes that were moved, those of holes: no disk and no network had them. A lost stream
+    /// may have carried some twice.
+    pub fn hole_bytes(&self) -> u64 {
+        self.near.tally.hole_bytes.min(self.moved_bytes())
+    }
+
+    /// The rate of a run, the same wherever it is reported: of the bytes that are not holes.
     pub fn rate(&self) -> Rate {
-        Rate::of(self.moved_bytes(), self.moving())
+        Rate::of(self.moved_bytes() - self.hole_bytes(), self.moving())
     }
 }
 

@@ -43,6 +43,9 @@ pub struct Tally {
     pub requests: u64,
     /// Payload bytes that went through.
     pub bytes: u64,
+    /// Bytes of holes and of blocks of zeros in files with holes: neither sent nor written. Each side
+    /// counts them for itself; they are not in its report.
+    pub hole_bytes: u64,
     /// Bytes on the wire: frames, tags and TLS records included.
     pub wire_bytes: u64,
     pub life: Life,
@@ -62,6 +65,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.requests += other.requests;
         self.bytes += other.bytes;
+        self.hole_bytes += other.hole_bytes;
         self.wire_bytes += other.wire_bytes;
         self.life.fill += other.life.fill;
         self.life.pass += other.life.pass;

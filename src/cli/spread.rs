@@ -361,7 +361,7 @@ fn moved((totals, overview): &(Totals, Overview)) -> Figures {
         files: totals.files,
         failed_files: totals.failed,
         duration_s: overview.elapsed_s,
-        bytes_per_s: totals.bytes as f64 / overview.elapsed_s,
+        bytes_per_s: (totals.bytes > 0).then(|| totals.bytes as f64 / overview.elapsed_s),
         ..Figures::default()
     }
 }

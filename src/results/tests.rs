@@ -116,11 +116,12 @@ prop_compose! {
         (bytes, files, wire_bytes, retries) in (count(), count(), count(), any::<u32>()),
         (elapsed_s, goodput_bytes_per_s) in (real(), real()),
         (steady_bytes_per_s, steady_from_s) in (maybe(real()), maybe(real())),
-        (exit_code, segments_sent, failed) in (any::<u8>(), maybe(real()), count()),
+        (exit_code, segments_sent) in (any::<u8>(), maybe(real())),
+        (failed, hole_bytes) in (count(), count()),
     ) -> Moved {
         Moved {
             bytes, files, wire_bytes, elapsed_s, goodput_bytes_per_s, steady_bytes_per_s,
-            steady_from_s, retries, exit_code, segments_sent, failed, ..Moved::default()
+            steady_from_s, retries, exit_code, segments_sent, failed, hole_bytes, ..Moved::default()
         }
     }
 }

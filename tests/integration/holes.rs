@@ -86,10 +86,21 @@ fn only_data_travels() {
         check_copy(&scene, islands, &line);
         let moved = &ran.events().pop().unwrap()["record"]["moved"];
         assert_eq!(moved["bytes"], islands.size(), "{ran}");
+        check_rate(moved, islands, &line);
         if !from.is_empty() || !to.is_empty() {
             check_sent(moved, islands, islands.size(), &line);
         }
     });
+}
+
+/// Holes are told, and are in no rate.
+fn check_rate(moved: &serde_json::Value, islands: Islands, line: &str) {
+    let data = islands.size() - moved["hole_bytes"].as_u64().unwrap();
+    let most = islands.data_bytes() + 2 * BLOCK * islands.count;
+    let least = islands.data_bytes().min(islands.size()) - BLOCK;
+    assert!((least..=most).contains(&data), "{line}: {moved}");
+    let took_s = data as f64 / moved["goodput_bytes_per_s"].as_f64().unwrap();
+    assert!(took_s <= moved["elapsed_s"].as_f64().unwrap() * 1.01, "{line}: {moved}");
 }
 
 /// Several short files are sent in one request: also of these only the data.

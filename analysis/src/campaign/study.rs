@@ -222,7 +222,7 @@ fn row(point: Point, records: &[&Record]) -> Option<Row> {
     let of = |figure: &dyn Fn(&Record) -> Option<f64>| -> Vec<f64> {
         records.iter().filter_map(|record| figure(record)).collect()
     };
-    let rates = of(&|record| Some(record.moved.bytes as f64 / moving_s(record)?));
+    let rates = of(&|record| Some(record.moved.data_bytes() as f64 / moving_s(record)?));
     let trips = |record: &Record| record.round_trips.clone();
     let used = |side: &Side, record: &Record| Some(side.cpu_s() / moving_s(record)?);
     let lost = |record: &Record| {

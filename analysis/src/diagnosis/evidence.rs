@@ -106,7 +106,7 @@ pub fn of_copy(outcome: &Outcome, settings: &Settings, here: &Environment) -> Ev
     let medium = &sink.about.file_system;
     let copied = Copied {
         files: outcome.files,
-        bytes: outcome.moved_bytes(),
+        bytes: outcome.moved_bytes() - outcome.hole_bytes(),
         moving_s: outcome.moving().seconds(),
         is_synced: is_synced(settings.fsync.name(), settings.verify.name(), medium)
             && outcome.deleted == 0,
@@ -156,7 +156,7 @@ fn with_streams(
     let login_s = record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
     let copied = Copied {
         files: record.moved.files,
-        bytes: record.moved.bytes,
+        bytes: record.moved.data_bytes(),
         moving_s: record.moved.elapsed_s - login_s,
         is_synced: is_synced(&options.fsync, &options.verify, medium) && record.moved.deleted == 0,
     };

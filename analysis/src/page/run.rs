@@ -17,8 +17,9 @@ use crate::diagnosis::{Bottleneck, Evidence, StreamVerdict, Verdict, diagnose, e
 use crate::plot::scale::Unit;
 use crate::plot::{Bar, Bars, Chart, Column, Figure, Table};
 use crate::record::sample::{Environment, Record};
+use crate::report::text::with_holes;
 use crate::report::{explain, results};
-use base::units::{Bytes, Rate};
+use base::units::Rate;
 
 /// The page of a run with its paths, whose samples may be many.
 pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Page {
@@ -130,7 +131,7 @@ fn moved(record: &Record) -> Vec<(String, String)> {
     let moved = &record.moved;
     let rate = Rate { bytes_per_second: moved.goodput_bytes_per_s };
     let mut facts = vec![
-        ("moved".to_string(), Bytes(moved.bytes).to_string()),
+        ("moved".to_string(), with_holes(moved.bytes, moved.hole_bytes)),
         ("time".to_string(), time(record)),
         ("rate".to_string(), format!("{rate}, over that time")),
         ("streams".to_string(), record.options.streams.to_string()),
@@ -202,7 +203,7 @@ fn each_stream(verdict: &Verdict) -> Table {
 /// The time that the rate is over, and what else passed.
 fn time(record: &Record) -> String {
     let moved = &record.moved;
-    let over_s = moved.bytes as f64 / moved.goodput_bytes_per_s;
+    let over_s = moved.data_bytes() as f64 / moved.goodput_bytes_per_s;
     match over_s.is_finite() && over_s < moved.elapsed_s * 0.995 {
         true => format!(
             "{over_s:.2} s of copying, {:.2} s of login before it: {:.2} s in all",

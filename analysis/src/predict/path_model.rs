@@ -90,7 +90,7 @@ fn crossing(record: &Record, sought: &PathKey) -> Option<PriorCopy> {
     let crossing = PriorCopy {
         streams: options.streams,
         files: record.moved.files,
-        bytes: record.moved.bytes,
+        bytes: record.moved.data_bytes(),
         rtt_s: remote.rtt_min_s?,
         login_s: remote.login_s,
         seconds: moved.elapsed_s - remote.login_s,

@@ -141,7 +141,7 @@ fn prior(record: &Record) -> PriorCopy {
     PriorCopy {
         streams: record.options.streams,
         files: record.moved.files,
-        bytes: record.moved.bytes,
+        bytes: record.moved.data_bytes(),
         rtt_s: record.remote.as_ref().and_then(|remote| remote.rtt_min_s).unwrap_or(0.0),
         // It is known when a copy is predicted; the model is of what comes after it.
         login_s: 0.0,

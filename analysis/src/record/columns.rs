@@ -159,6 +159,7 @@ pub const COLUMNS: &[Column] = &[
     integer_at("conditions.has_two_devices"),
     integer_at("conditions.free_bytes"),
     integer_at("moved.bytes"),
+    integer_at("moved.hole_bytes"),
     integer_at("moved.files"),
     integer_at("moved.directories"),
     integer_at("moved.failed"),

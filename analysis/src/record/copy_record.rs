@@ -128,6 +128,7 @@ pub fn record_of_copy(copied: &CopyRecord<'_>) -> Record {
 fn moved(outcome: &Outcome, source: &SideReport) -> Moved {
     Moved {
         bytes: outcome.moved_bytes(),
+        hole_bytes: outcome.hole_bytes(),
         files: outcome.files,
         directories: outcome.directories,
         failed: outcome.failed,

@@ -313,6 +313,8 @@ pub struct Conditions {
 pub struct Moved {
     /// Without those that an earlier run had copied.
     pub bytes: u64,
+    /// Of these, bytes of holes: no disk and no network had them.
+    pub hole_bytes: u64,
     pub files: u64,
     pub directories: u64,
     /// Files that were not copied.
@@ -330,7 +332,7 @@ pub struct Moved {
     /// From the first message of the transfer to the last.
     #[serde(deserialize_with = "number::or_nan")]
     pub elapsed_s: f64,
-    /// `bytes` over `elapsed_s`.
+    /// `bytes` without holes over the time since the login.
     #[serde(deserialize_with = "number::or_nan")]
     pub goodput_bytes_per_s: f64,
     /// The rate once it was steady, and since when; `None` where it never was.
@@ -341,6 +343,13 @@ pub struct Moved {
     /// Segments with data that TCP sent, by its last samples.
     pub segments_sent: Option<f64>,
     pub exit_code: u8,
+}
+
+impl Moved {
+    /// What was read, sent and written: without holes. Rates are of these.
+    pub fn data_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.hole_bytes)
+    }
 }
 
 /// One side of a run.

@@ -116,7 +116,8 @@ pub struct Figures {
     pub files: u64,
     pub failed_files: u64,
     pub duration_s: f64,
-    pub bytes_per_s: f64,
+    /// `None` where nothing was moved but holes: a rate of such a run tells nothing of its route.
+    pub bytes_per_s: Option<f64>,
     /// CPU time of a byte, by side.
     pub cpu_s_per_byte: Vec<(&'static str, f64)>,
     pub round_trip_min_s: Option<f64>,
@@ -142,7 +143,7 @@ impl Figures {
             files: moved.files,
             failed_files: moved.failed,
             duration_s: moved.elapsed_s,
-            bytes_per_s: moved.goodput_bytes_per_s,
+            bytes_per_s: (moved.data_bytes() > 0).then_some(moved.goodput_bytes_per_s),
             cpu_s_per_byte: sides,
             round_trip_min_s: round_trip_s
                 .or_else(|| record.remote.as_ref()?.rtt_min_s)
@@ -347,8 +348,8 @@ fn last(state: &State) -> Vec<Family> {
         }),
         gauge(
             "datapump_last_run_rate_bytes_per_second",
-            "Bytes of files that the last run moved in a second.",
-            &|one| found(one, &|run| run.bytes_per_s),
+            "Bytes of files, without holes, that the last run moved in a second.",
+            &|one| found(one, &|run| run.bytes_per_s.unwrap_or(f64::NAN)),
         ),
         gauge(
             "datapump_last_run_round_trip_min_seconds",
@@ -503,6 +504,18 @@ mod tests {
         let mut again = state();
         again.routes[0] = RouteState { last: None, earlier, ..state().routes[0].clone() };
         assert_eq!(write(&again, Format::Text), text);
+    }
+
+    /// The rate is of what disks and networks had, and a run without any has none: an alert compares
+    /// it with the median of others.
+    #[test]
+    fn holes_are_in_no_rate() {
+        for (hole_bytes, expect) in [(0, Some(100.0)), (900, Some(100.0)), (1000, None)] {
+            let goodput_bytes_per_s = 100.0;
+            let moved = Moved { bytes: 1000, hole_bytes, goodput_bytes_per_s, ..Moved::default() };
+            let figures = Figures::of(&Record { moved, ..Record::default() }, None);
+            assert_eq!((figures.bytes, figures.bytes_per_s), (1000, expect), "{hole_bytes}");
+        }
     }
 
     /// Two jobs that write into one folder, with the same hosts, have no series in common.

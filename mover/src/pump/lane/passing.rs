@@ -132,6 +132,7 @@ impl Lane {
         }
         let stamps = &request.stamps;
         let tally = &mut self.tally;
+        tally.hole_bytes += u64::from(request.left_out());
         if matches!(request.label.kind, Kind::Data | Kind::Sparse) {
             tally.requests += 1;
             tally.bytes += u64::from(match request.label.kind {
