@@ -4,6 +4,7 @@ use crate::support;
 use std::fs;
 use std::path::Path;
 
+use crate::support::mount::Mount;
 use crate::support::processes::send;
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, each, far};
@@ -126,6 +127,31 @@ fn the_other_end_on_another_host() {
     let left: Vec<_> =
         left.filter(|name| name.to_string_lossy().starts_with(".datapump-measure")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A container's files lie on overlayfs, where `cachestat` finds no page of a file that is read from
+/// memory.
+#[test]
+fn a_warm_file_on_overlayfs_is_seen_as_one() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("lower")).unwrap();
+    data_file(&scene.path("lower/given"), 8 << 20);
+    // What is not on the disk yet cannot be dropped from memory.
+    fs::File::open(scene.path("lower/given")).unwrap().sync_all().unwrap();
+    // What lies in memory alone cannot be dropped from there.
+    let is_in_memory = rustix::fs::statfs(scene.path("")).unwrap().f_type == 0x0102_1994;
+    let _mount = Mount::overlay(&scene.path(""));
+    for (cache, expect) in [("warm", 0.98..=1.0), ("cold", 0.0..=0.02)] {
+        let line = format!(
+            "measure disk-source --request-sizes 64K --json --cache {cache} --repeat 1 \
+             --soak none --results @/results.db --file @/merged/given"
+        );
+        for run in runs(&scene.succeed(&line)) {
+            let resident = run["conditions"]["resident_before"].as_f64().unwrap();
+            let is_right = expect.contains(&resident) || cache == "cold" && is_in_memory;
+            assert!(is_right, "{cache}: {run}");
+        }
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod echo;
 pub mod engine;
 pub mod holes;
 pub mod medium;
+mod page_cache;
 pub mod reach;
 pub mod request;
 pub mod sampler;

@@ -1,6 +1,7 @@
 //! What the kernel reports of connections, of processes and threads, and of the page cache.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,6 +13,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use base::cpus::Cpus;
 use base::path::{LaneClocks, PathSample};
 use base::units::{Nanos, Tick};
+
+pub use super::page_cache::cached_bytes;
 
 /// What TCP reports of one connection, as far as we use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -511,12 +514,34 @@ pub fn session_of(process: u32) -> Option<u32> {
     u32::try_from(session).ok()
 }
 
-/// How many bytes of a file are in the page cache, in whole pages; `None` where the kernel does not
-/// report it (before Linux 6.5).
-pub fn cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
+/// Of a stretch of a file, the bytes that are in the page cache, in whole pages, by a mapping.
+/// Nothing of it is touched, so a file that gets shorter does no harm. To who may not write the
+/// file the kernel says that all are there.
+pub(super) fn mapped_cached_bytes(file: BorrowedFd<'_>, stretch: Range<u64>) -> Option<u64> {
+    let page = rustix::param::page_size();
+    let bytes = usize::try_from(stretch.end - stretch.start).ok()?;
+    let mut pages = vec![0_u8; bytes.div_ceil(page)];
+    let (flags, access) = (libc::MAP_SHARED, libc::PROT_READ);
+    let (fd, at) = (file.as_raw_fd(), stretch.start.try_into().ok()?);
+    // SAFETY: a new mapping, at an address that the kernel chooses.
+    let map = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, fd, at) };
+    if map == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: `map` is a mapping of `bytes` bytes, and `pages` has a byte for each of its pages.
+    let status = unsafe { libc::mincore(map, bytes, pages.as_mut_ptr()) };
+    // SAFETY: the mapping is ours, and nothing refers to it.
+    unsafe { libc::munmap(map, bytes) };
+    let count = pages.iter().filter(|page| **page & 1 == 1).count();
+    (status == 0).then_some((count * page) as u64)
+}
+
+/// Of a whole file, the same by `cachestat`; `None` where the kernel does not report it (before
+/// Linux 6.5).
+pub(super) fn stat_cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
     /// As the kernel has them: `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]
-    struct Range {
+    struct Stretch {
         offset: u64,
         len: u64,
     }
@@ -530,7 +555,7 @@ pub fn cached_bytes(file: BorrowedFd<'_>) -> Option<u64> {
         recently_evicted: u64,
     }
     // A length of zero means: to the end.
-    let range = Range { offset: 0, len: 0 };
+    let range = Stretch { offset: 0, len: 0 };
     let mut stat = Stat::default();
     // SAFETY: both pointers are to live structures of the layout that the kernel expects; it reads
     // the first and fills the second.
