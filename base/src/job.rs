@@ -310,6 +310,9 @@ impl PathRole {
 pub struct FreeSpace {
     /// `None` where the destination is on no file system of the host that was asked.
     pub free_bytes: Option<u64>,
+    /// How much more the copy needs; of several file systems that it writes to, the first that
+    /// lacks space is told of.
+    pub missing_bytes: u64,
 }
 
 /// What re-reading the files of a receipt found.

@@ -1,6 +1,7 @@
 //! Plain numbers that a lane adds up and a side reports: no clock, no atomics.
 
 use super::codec::CompressionCounts;
+use super::job::FreeSpace;
 use super::units::Nanos;
 
 /// What a passage does to a request, in the order it is timed.
@@ -43,8 +44,8 @@ pub struct Tally {
     pub requests: u64,
     /// Payload bytes that went through.
     pub bytes: u64,
-    /// Bytes of holes and of blocks of zeros in files with holes: neither sent nor written. Each side
-    /// counts them for itself; they are not in its report.
+    /// Bytes of holes and of blocks of zeros in files with holes: neither sent nor written. Each
+    /// side counts them for itself; they are not in its report.
     pub hole_bytes: u64,
     /// Bytes on the wire: frames, tags and TLS records included.
     pub wire_bytes: u64,
@@ -120,6 +121,6 @@ pub struct SideReport {
     /// Names that filters left out, on the host that has the source.
     pub excluded: u64,
     /// Free space at the destination, where a dry run asked for it.
-    pub free_bytes: Option<u64>,
+    pub room: FreeSpace,
     pub about: About,
 }

@@ -370,8 +370,7 @@ impl Conclusion {
 
 fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool) -> Conclusion {
     let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
-    let free_bytes = outcome.dry.and_then(|room| room.free_bytes);
-    let no_room = free_bytes.is_some_and(|free| free < outcome.bytes);
+    let no_room = outcome.dry.is_some_and(|room| room.missing_bytes > 0);
     if no_room {
         worst = worst.max(Some(Class::NoSpace));
     }

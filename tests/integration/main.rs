@@ -14,6 +14,7 @@ mod diagnosis;
 mod digests_also;
 mod doctor;
 mod doors;
+mod dry_runs;
 mod ends;
 mod entries;
 mod exam;

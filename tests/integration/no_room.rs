@@ -62,7 +62,9 @@ fn room_below_a_mount() {
         let room = Mount::tmpfs(&scene.path("room"), &format!("size={outer}"));
         let below = Mount::tmpfs(&scene.path("room/dst/below"), &format!("size={inner}"));
         let line = format!("copy -r {from}@/src/ {to}@/room/dst");
+        let dry = scene.run(&line.replace("copy", "copy -n"));
         let ran = scene.run(&line);
+        assert_eq!(dry.code, ran.code, "{line}\n{dry}\n{ran}");
         if *inner == "40m" {
             assert_eq!(ran.code, 0, "{line}\n{ran}");
         } else {
@@ -117,6 +119,9 @@ fn holes_need_no_room() {
             let line = |options: &str| {
                 format!("copy --request-size 128K {options} {from}@/in-{data_mib} {to}@/{dst}/out")
             };
+            let dry = scene.run(&line("-n"));
+            assert_eq!(dry.code, if fits { 0 } else { 5 }, "{dry}");
+            assert_eq!(dry.stdout_text().contains("are missing"), !fits, "{dry}");
             if !fits {
                 let ran = scene.run(&line(""));
                 assert_eq!(ran.code, 5, "{ran}");
@@ -129,6 +134,8 @@ fn holes_need_no_room() {
             let pid = rustix::process::Pid::from_raw(running.pid()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             running.end();
+            // What is here already needs no room again.
+            scene.succeed(&line("-n"));
             let ran = scene.succeed(&line("--json"));
             let resumed = &ran.events().pop().unwrap()["record"]["moved"]["resumed_bytes"];
             assert!(resumed.as_u64().unwrap() > 0, "it began anew\n{ran}");

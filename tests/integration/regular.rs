@@ -115,7 +115,10 @@ fn a_port_is_served_between_two_campaigns() {
     let text = page();
     assert!(text.contains("name=\"sweep\",command=\"sweep\","), "{text}");
     assert!(text.contains("datapump_last_run_exit_code{") && text.contains("target=\"far\""));
-    assert!(text.contains("datapump_campaign_cells{name=\"sweep\",state=\"measured\"} 2\n"), "{text}");
+    assert!(
+        text.contains("datapump_campaign_cells{name=\"sweep\",state=\"measured\"} 2\n"),
+        "{text}"
+    );
     processes::send(running.pid(), Signal::INT);
     let ran = running.end();
     assert_eq!(ran.code, 130, "{ran}");

@@ -285,7 +285,7 @@ mod tests {
             series: vec![SeriesPoint::default()],
             ..Record::default()
         };
-        let mut moved = serde_json::to_value(&whole.moved).unwrap();
+        let mut moved = serde_json::to_value(whole.moved).unwrap();
         let mut series = serde_json::to_value(&whole.series).unwrap();
         largest(&mut moved);
         largest(&mut series);

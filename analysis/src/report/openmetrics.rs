@@ -506,8 +506,8 @@ mod tests {
         assert_eq!(write(&again, Format::Text), text);
     }
 
-    /// The rate is of what disks and networks had, and a run without any has none: an alert compares
-    /// it with the median of others.
+    /// The rate is of what disks and networks had, and a run without any has none: an alert
+    /// compares it with the median of others.
     #[test]
     fn holes_are_in_no_rate() {
         for (hole_bytes, expect) in [(0, Some(100.0)), (900, Some(100.0)), (1000, None)] {

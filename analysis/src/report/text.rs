@@ -64,8 +64,7 @@ fn dry_run(outcome: &Outcome, settings: &Settings, room: FreeSpace) -> String {
     );
     let mut facts = history(outcome);
     if let Some(free_bytes) = room.free_bytes {
-        let missing = outcome.bytes.saturating_sub(free_bytes);
-        let verdict = match missing {
+        let verdict = match room.missing_bytes {
             0 => "enough".to_string(),
             missing => format!("{} are missing", Bytes(missing)),
         };
@@ -509,7 +508,7 @@ pub(super) mod sample {
             window_scale: Some(7),
             pace_bytes_per_s: None,
             excluded: 0,
-            free_bytes: None,
+            room: FreeSpace::default(),
             about: About::default(),
         };
         let mut far = near.clone();
@@ -589,7 +588,7 @@ mod tests {
         (outcome.files, outcome.kept, outcome.failed) = (3, 2, 1);
         outcome.near.excluded = 4;
         outcome.excluded = 4;
-        outcome.dry = Some(FreeSpace { free_bytes: Some(3 << 30) });
+        outcome.dry = Some(FreeSpace { free_bytes: Some(3 << 30), missing_bytes: 1 << 30 });
         check("dry-run", &outcome);
     }
 

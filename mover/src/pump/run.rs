@@ -411,8 +411,8 @@ impl Host {
             }
         };
         self.measure();
-        let SideReport { tally, excluded, free_bytes, .. } = done.report;
-        done.report = SideReport { tally, excluded, free_bytes, ..self.report };
+        let SideReport { tally, excluded, room, .. } = done.report;
+        done.report = SideReport { tally, excluded, room, ..self.report };
         done.paths = self.sockets.finish(clock::now());
         done.stream_steps = self.chooser.take().map(|it| it.end(&self.watch)).unwrap_or_default();
         if finisher.is_some_and(|thread| thread.join().is_err()) {

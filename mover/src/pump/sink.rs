@@ -109,6 +109,8 @@ pub struct SinkSide {
     blocked: BTreeSet<u64>,
     /// Files of which more names may come, and that this run gives other bytes.
     renamed: BTreeSet<u64>,
+    /// Folders that could not be made, until they are left.
+    unmade: BTreeSet<Vec<u8>>,
     /// A folder of which a dry run knows that nothing is in it: something else has its name.
     dry_folder: Option<Vec<u8>>,
     /// Warnings for the user.
@@ -189,6 +191,7 @@ impl SinkSide {
             backup,
             blocked: BTreeSet::new(),
             renamed: BTreeSet::new(),
+            unmade: BTreeSet::new(),
             dry_folder: None,
             warnings: Vec::new(),
         }
@@ -210,18 +213,19 @@ impl SinkSide {
         let mut done = Vec::new();
         let mut held = Vec::new();
         let mut refused = Vec::new();
+        let mut copied = vec![false; chunk.entries.len()]; // by the run that a dry run is about
         for (member, entry) in chunk.entries.iter().enumerate() {
             let number = first + member as u64;
             if entry.kind == EntryKind::HardLink && entry.twin >= number {
                 return Err(Fault::peer("the peer offered another name of a later object"));
             }
-            let verdict = match self.settings.dry_run {
-                true => self.judge_dry_run(number, entry),
-                false => self.judge(number, entry),
-            };
+            let verdict = self.verdict(number, entry);
             self.note_names(number, entry, matches!(verdict, Ok(Verdict::Wanted)));
             match verdict {
-                Ok(Verdict::Wanted) if self.settings.dry_run => done.push((number, None)),
+                Ok(Verdict::Wanted) if self.settings.dry_run => {
+                    copied[member] = true;
+                    done.push((number, None));
+                }
                 Ok(Verdict::Wanted) => wanted[member] = true,
                 Ok(Verdict::Done) => done.push((number, None)),
                 Ok(Verdict::Held(sum)) => {
@@ -246,6 +250,7 @@ impl SinkSide {
                 }
             }
         }
+        self.note_space(&chunk, &copied)?;
         self.find_partials(&chunk, &wanted)?;
         let mut answer = self.wanted_ranges(&chunk, &wanted);
         self.count(&chunk, &wanted);
@@ -444,17 +449,6 @@ impl SinkSide {
         self.same.extend(numbers);
     }
 
-    /// Bytes that can be written at the destination, where it is a file system.
-    pub fn free_bytes(&self) -> Option<u64> {
-        match &self.target {
-            Target::Tree { volume, .. } | Target::Absent { volume } => {
-                let is_store = volume.store().is_some();
-                volume.free_bytes(b"").ok().filter(|_| !is_store)
-            }
-            Target::Null | Target::Pipe => None,
-        }
-    }
-
     fn count(&mut self, chunk: &Chunk, wanted: &[bool]) {
         let watch = self.watch.clone();
         for (member, entry) in chunk.entries.iter().enumerate() {
@@ -480,10 +474,7 @@ impl SinkSide {
                 Some(range) => range.bytes.end - range.bytes.start,
                 None => entry.size - held,
             };
-            let needed = self.needed_bytes(number, entry, missing);
-            let begun = if held > 0 && !entry.sparse { missing } else { 0 };
-            let file_system = self.file_system_of(&entry.path);
-            self.space_needed.want(file_system, &entry.path, needed, begun);
+            self.want_space(number, entry, held, missing);
             if self.alone {
                 gauge.bytes_found.fetch_add(missing, Relaxed);
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, Segment};
+use crate::io::volume::{Access, Batch, Cache, LazyFile, Metadata, READ_THROUGH, Segment};
 use crate::pump::source::plan::{Plan, Run};
 use crate::pump::source::walk::{Found, From, mtime_of};
 use crate::pump::watch::Watch;
@@ -61,6 +61,8 @@ struct OpenObject {
     kind: EntryKind,
     /// The bytes of its entry on the wire.
     entry_bytes: u64,
+    /// Where it is, if a dry run cannot open it.
+    unreadable: Option<From>,
 }
 
 /// The kind of source whose length is known only at its end.
@@ -159,7 +161,7 @@ impl SourceSide {
         let first = self.offered_objects;
         self.offered_objects += entries.len() as u64;
         let chunk = self.layout.place(entries.clone())?;
-        for (number, entry) in (first..).zip(&entries) {
+        for ((number, entry), from) in (first..).zip(&entries).zip(&from) {
             let name = self.rename.as_ref().unwrap_or(&entry.path);
             let bytes = entry.encoded_bytes() as u64;
             self.open_bytes += bytes;
@@ -170,6 +172,7 @@ impl SourceSide {
                     entry_bytes: bytes,
                     size: entry.size,
                     kind: entry.kind,
+                    unreadable: from.clone().filter(|_| entry.unreadable),
                 },
             );
             self.cost += self.cost_of(entry.size);
@@ -298,10 +301,16 @@ impl SourceSide {
         Ok(settled)
     }
 
+    /// Why an object cannot be read, where a dry run could not open it.
+    pub(crate) fn unreadable(&self, number: u64) -> Option<Fault> {
+        let from = self.open.get(&number)?.unreadable.as_ref()?;
+        from.volume.open(&from.path, READ_THROUGH).err()
+    }
+
     /// An object that the sink has finished, successfully or not.
     pub fn settle(&mut self, number: u64) -> Result<Settled, Fault> {
         match self.open.remove(&number) {
-            Some(OpenObject { path, size, kind, entry_bytes }) => {
+            Some(OpenObject { path, size, kind, entry_bytes, .. }) => {
                 self.cost = self.cost.saturating_sub(self.cost_of(size));
                 self.open_bytes -= entry_bytes;
                 self.stretch_count -= self.stretches.remove(&number).unwrap_or_default();

@@ -71,6 +71,10 @@ pub struct Entry {
     pub attributes: Option<Arc<Attributes>>,
     /// BLAKE3 of the file, where unchanged ones are found by it.
     pub sum: Option<Sum>,
+    /// Of a file, in a dry run: the source cannot open it.
+    pub unreadable: bool,
+    /// Another source of this transfer has offered an object of this name, which is no folder.
+    pub repeated: bool,
     /// Of a folder and its end: it was named as a source, and all that is in it is offered.
     pub is_root: bool,
 }
@@ -82,6 +86,8 @@ const SUM: u8 = 4;
 const ROOT: u8 = 8;
 const NAMES: u8 = 16;
 const NAMES_FOLLOW: u8 = 32;
+const UNREADABLE: u8 = 64;
+const REPEATED: u8 = 128;
 
 /// The addresses that a pipe takes, as its length is not known yet.
 pub const ENDLESS_BYTES: u64 = 1 << 62;
@@ -112,7 +118,9 @@ impl Entry {
             | flag(self.attributes.as_ref().is_some_and(|it| it.has_names()), NAMES)
             | flag(self.sum.is_some(), SUM)
             | flag(self.is_root, ROOT)
-            | flag(self.names_follow, NAMES_FOLLOW));
+            | flag(self.names_follow, NAMES_FOLLOW)
+            | flag(self.unreadable, UNREADABLE)
+            | flag(self.repeated, REPEATED));
         out.u64(self.size);
         out.i64(self.mtime_seconds);
         out.u32(self.mtime_nanos);
@@ -146,14 +154,13 @@ impl Entry {
             other => return Err(Fault::peer(format!("an object of unknown kind {other}"))),
         };
         let flags = from.u8()?;
-        if flags & !(SPARSE | ATTRIBUTES | SUM | ROOT | NAMES | NAMES_FOLLOW) != 0 {
-            return Err(Fault::peer("an object with flags that nobody knows"));
-        }
         let mut entry = Entry {
             kind,
             sparse: flags & SPARSE != 0,
             is_root: flags & ROOT != 0,
             names_follow: flags & NAMES_FOLLOW != 0,
+            unreadable: flags & UNREADABLE != 0,
+            repeated: flags & REPEATED != 0,
             size: from.u64()?,
             mtime_seconds: from.i64()?,
             mtime_nanos: from.u32()?,
@@ -198,6 +205,9 @@ impl Entry {
         }
         if self.is_root && !matches!(self.kind, EntryKind::Directory | EntryKind::Leave) {
             return Err(Fault::peer("the peer offered a root that is no folder"));
+        }
+        if self.unreadable && self.kind != EntryKind::File {
+            return Err(Fault::peer("the peer offered what is no file and cannot be opened"));
         }
         if self.names_follow && !matches!(self.kind, EntryKind::File | EntryKind::HardLink) {
             return Err(Fault::peer("the peer offered more names of what is no file"));

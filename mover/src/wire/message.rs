@@ -45,8 +45,9 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 14: a sink may read again what it has written, and may compute digests besides, which it tells.
 /// 15: samples have congestion marks, needless repetition, order and timeouts.
 /// 16: the number of streams may change while a transfer runs: a driver ends some.
-pub const VERSION_MIN: u16 = 18;
-pub const VERSION_MAX: u16 = 18;
+/// 19: a dry run says what is missing at its destination, and which files cannot be opened.
+pub const VERSION_MIN: u16 = 19;
+pub const VERSION_MAX: u16 = 19;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.

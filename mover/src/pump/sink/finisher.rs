@@ -455,8 +455,15 @@ fn sync(volume: &dyn Volume, objects: &mut [Complete]) {
 /// Syncs objects that are on one file system.
 fn sync_on_one(volume: &dyn Volume, objects: Vec<&mut Complete>) {
     let small = objects.iter().filter(|object| object.wanted.file.is_none()).count();
-    if objects.len() > SINGLE_SYNCS_MAX && small > SINGLE_SYNCS_MAX {
-        let synced = volume.sync_all(&objects[0].wanted.temporary);
+    // One that has failed may have no folder, and that of another may have gone.
+    let is_there = |object: &&&mut Complete| {
+        object.outcome.is_ok() && volume.file_system_of(&object.wanted.temporary).is_ok()
+    };
+    if objects.len() > SINGLE_SYNCS_MAX
+        && small > SINGLE_SYNCS_MAX
+        && let Some(one) = objects.iter().find(is_there)
+    {
+        let synced = volume.sync_all(&one.wanted.temporary);
         objects.into_iter().for_each(|object| apply(object, |_| synced.clone()));
         return;
     }

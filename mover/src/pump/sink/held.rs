@@ -147,6 +147,20 @@ impl SinkSide {
         Ok(())
     }
 
+    /// What a run would find here of an object that an earlier one began.
+    pub(super) fn would_hold(&mut self, number: u64, entry: &Entry) -> Result<u64, Fault> {
+        let (Some(prior_runs), Some(volume)) = (&self.prior_runs, self.target.volume()) else {
+            return Ok(0);
+        };
+        let held = prior_runs.would_continue(&origin_of(entry, self.settings.digest));
+        if entry.kind != EntryKind::File || held == 0 {
+            return Ok(0);
+        }
+        let there = volume.status(&temporary(&self.tag, &entry.path))?;
+        self.partial_rooms.insert(number, there.map_or(0, |there| there.allocated_bytes));
+        Ok(held)
+    }
+
     /// The space that the missing bytes of an object need.
     pub(super) fn needed_bytes(&mut self, number: u64, entry: &Entry, missing: u64) -> u64 {
         let has_room = self.partial_rooms.remove(&number).unwrap_or(0);

@@ -370,6 +370,8 @@ pub struct PriorRuns {
     /// Where files are, which may be elsewhere than the journal.
     volume: Arc<dyn Volume>,
     partials: BTreeMap<Vec<u8>, Partial>,
+    /// The same for a run that changes nothing.
+    begun: BTreeMap<Vec<u8>, Partial>,
     done: Vec<(u64, u64)>,
     /// Folders that they have created, and for the root its inode.
     folders: BTreeMap<Vec<u8>, u64>,
@@ -433,9 +435,16 @@ pub fn open(
         // A small object is there before anything is recorded of it.
         tail.begin()?;
     }
-    let tail_too = tail.clone();
-    let prior_runs =
-        PriorRuns { tail: tail_too, volume, partials, done, folders, unread, is_again };
+    let prior_runs = PriorRuns {
+        tail: tail.clone(),
+        volume,
+        partials,
+        begun: BTreeMap::new(),
+        done,
+        folders,
+        unread,
+        is_again,
+    };
     let journal = Journal {
         tail,
         files: replay.files,
@@ -465,12 +474,14 @@ pub(crate) fn look(
     read_all(&**volume, &file, &name, |bytes| replay.take(bytes, &transfer))?;
     let mut done = replay.done;
     done.sort_unstable();
+    let begun = replay.partials.into_values();
+    let begun = begun.map(|partial| (partial.origin.path.clone(), partial)).collect();
     let state = Mutex::new(TailState { end: replay.sound_bytes, open_folders: 0 });
     let tail = Arc::new(Tail { volume: volume.clone(), name, file, transfer, state });
     let (partials, folders) = (BTreeMap::new(), BTreeMap::new());
     let volume = files.clone();
     let (unread, is_again) = (false, true);
-    Ok(Some(PriorRuns { tail, volume, partials, done, folders, unread, is_again }))
+    Ok(Some(PriorRuns { tail, volume, partials, begun, done, folders, unread, is_again }))
 }
 
 /// Where the journal of what is written to this volume is.

@@ -16,6 +16,58 @@ use base::limits::TWINS_MAX;
 use base::settings::{Fsync, Overwrite, SkipUnchanged};
 
 impl SinkSide {
+    /// What is done with an object, or what a dry run says of it. What is in a folder that could
+    /// not be made is refused for that reason.
+    pub(super) fn verdict(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
+        if let Some(verdict) = self.in_unmade(entry) {
+            return Ok(verdict);
+        }
+        if entry.repeated {
+            let text = format!(
+                "'{}' is the name of a file of another source of this command, too: copy one of \
+                 them to another folder",
+                entry.path.escape_ascii()
+            );
+            return Ok(Verdict::Refused(Fault::new(Class::Local, text)));
+        }
+        let verdict = match self.settings.dry_run {
+            true => self.judge_dry_run(number, entry).map(|verdict| {
+                let verdict = readable(verdict, entry);
+                self.would_clear((number, &entry.path), verdict)
+            }),
+            false => self.judge(number, entry),
+        };
+        let has_failed = matches!(verdict, Ok(Verdict::Refused(_)) | Err(_));
+        if has_failed && entry.kind == EntryKind::Directory && self.unmade.len() < UNMADE_MAX {
+            let status = self.target.volume().map(|volume| volume.status(&entry.path));
+            let is_there = |there: Status| there.kind == StatusKind::Directory;
+            if !status.is_some_and(|there| there.is_ok_and(|there| there.is_some_and(is_there))) {
+                self.unmade.insert(entry.path.clone());
+            }
+        }
+        verdict
+    }
+
+    fn in_unmade(&mut self, entry: &Entry) -> Option<Verdict> {
+        if self.unmade.is_empty() {
+            return None;
+        }
+        // It has been reported.
+        if entry.kind == EntryKind::Leave && self.unmade.remove(&entry.path) {
+            return Some(Verdict::Done);
+        }
+        let slashes = entry.path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut above = slashes.map(|(at, _)| &entry.path[..at]);
+        let folder = above.find(|folder| self.unmade.contains(*folder))?;
+        if entry.kind == EntryKind::Leave {
+            return Some(Verdict::Done);
+        }
+        let volume = self.target.volume()?;
+        let [path, folder] = [&entry.path, folder].map(|path| show(&**volume, path));
+        let text = format!("'{path}' is not copied: its folder '{folder}' could not be made");
+        Some(Verdict::Refused(Fault::new(Class::Local, text)))
+    }
+
     pub(super) fn judge(&mut self, number: u64, entry: &Entry) -> Result<Verdict, Fault> {
         let Target::Tree { volume, root, .. } = &self.target else {
             return Ok(match entry.kind {
@@ -84,11 +136,7 @@ impl SinkSide {
     /// The verdict on another name of a file, where that follows from the file's.
     fn judge_name(&self, volume: &dyn Volume, entry: &Entry) -> Result<Option<Verdict>, Fault> {
         if self.afterwards.has_failed(entry.twin) {
-            let path = show(volume, &entry.path);
-            return Ok(Some(Verdict::Refused(twin_failed(
-                &path,
-                &show(volume, &entry.link_target),
-            ))));
+            return Ok(Some(Verdict::Refused(self.twin_failed(volume, entry))));
         }
         if !is_same_file(volume, &entry.path, &entry.link_target)? {
             return Ok(None);
@@ -101,6 +149,10 @@ impl SinkSide {
             SkipUnchanged::No => Verdict::Held(None),
             SkipUnchanged::Times | SkipUnchanged::Checksum => Verdict::Kept,
         }))
+    }
+
+    fn twin_failed(&self, volume: &dyn Volume, entry: &Entry) -> Fault {
+        twin_failed(&show(volume, &entry.path), &show(volume, &entry.link_target))
     }
 
     fn refused(&mut self, volume: &dyn Volume, entry: &Entry) -> Option<Fault> {
@@ -223,6 +275,9 @@ impl SinkSide {
         if let Some(refusal) = self.refused(&*volume, entry) {
             return Ok(Verdict::Refused(refusal));
         }
+        if entry.kind == EntryKind::HardLink && self.afterwards.has_failed(entry.twin) {
+            return Ok(Verdict::Refused(self.twin_failed(&*volume, entry)));
+        }
         if matches!(self.target, Target::Absent { .. }) {
             return Ok(Verdict::Wanted);
         }
@@ -262,6 +317,20 @@ impl SinkSide {
 /// As far as the file system there keeps times.
 fn is_no_newer(source: Mtime, there: Mtime) -> bool {
     source <= there || source.is_kept_as(there)
+}
+
+/// Folders that are remembered as not made; below more than so many each object fails by itself.
+const UNMADE_MAX: usize = 1 << 16;
+
+/// What would be copied and cannot be read: a run finds that out when it opens the file.
+fn readable(verdict: Verdict, entry: &Entry) -> Verdict {
+    match verdict {
+        Verdict::Wanted if entry.unreadable => {
+            let text = format!("the source cannot open '{}'", entry.path.escape_ascii());
+            Verdict::Refused(Fault::new(Class::Local, text))
+        }
+        verdict => verdict,
+    }
 }
 
 /// Why a name is not given: the file that it would be another name of is not there.

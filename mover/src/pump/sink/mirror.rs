@@ -377,6 +377,16 @@ impl Obstacles {
         }
     }
 
+    /// Notes what `remove` would remove.
+    pub(crate) fn would_remove(&self, path: &[u8]) -> Result<(), Fault> {
+        let there = self.volume.status(path)?;
+        if there.is_some_and(|there| there.kind == StatusKind::Directory) {
+            let told = pass::tell_tree(&self.volume, &self.stays, path)?;
+            self.removed.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+        }
+        Ok(())
+    }
+
     /// Takes away what has this name and is no folder.
     pub(crate) fn take(
         &self,

@@ -48,6 +48,20 @@ impl SinkSide {
         }
     }
 
+    /// In a dry run: tells what a run would remove for an object of another kind, where all of it
+    /// may go.
+    pub(super) fn would_clear(
+        &mut self,
+        (number, path): (u64, &[u8]),
+        verdict: Verdict,
+    ) -> Verdict {
+        let is_blocked = self.blocked.remove(&number) && matches!(verdict, Verdict::Wanted);
+        match self.obstacles().filter(|_| is_blocked).map(|it| it.would_remove(path)) {
+            Some(Err(fault)) => Verdict::Refused(fault),
+            Some(Ok(())) | None => verdict,
+        }
+    }
+
     /// Removes what has the name of an object that is made at once, or keeps it in the backup.
     pub(super) fn clear_for(&self, number: u64, path: &[u8]) -> Result<(), Fault> {
         let replaced = self.backup.as_ref().filter(|_| self.replace(number) != Replace::Never);

@@ -1,6 +1,7 @@
 //! Finds what there is to copy, a chunk at a time: the memory that it takes depends on the depth of
 //! a tree, not on its size.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,6 @@ use crate::io::disk::Disk;
 use crate::io::reach::{self, Reach};
 use crate::io::store::Store;
 use crate::io::volume::{Mtime, Volume};
-use crate::pump::sink::compare::sum_of;
 use crate::pump::source::limits::Limits;
 use crate::pump::source::names::Names;
 use crate::pump::source::pattern;
@@ -33,6 +33,7 @@ use base::settings::{Delete, Moment, Settings, SkipUnchanged};
 mod hard_links;
 mod listed;
 mod listing;
+mod marks;
 mod naming;
 mod objects;
 mod tree;
@@ -262,6 +263,7 @@ impl Sources {
             excluded: 0,
             present: Vec::new(),
             present_bytes: 0,
+            taken: (roots.len() > 1).then(BTreeSet::new),
             prefix_bytes: 0,
         };
         for root in roots {
@@ -369,6 +371,8 @@ struct Offers<'a> {
     /// Names that are there and not offered, and their bytes.
     present: Vec<Vec<u8>>,
     present_bytes: usize,
+    /// Names that were offered, where there are several sources.
+    taken: Option<BTreeSet<u128>>,
     /// The length of the prefix of names below the current source.
     prefix_bytes: usize,
 }
@@ -389,6 +393,8 @@ impl Offers<'_> {
 
     fn add(&mut self, mut found: Found) {
         self.sum(&mut found);
+        self.try_to_open(&mut found);
+        found.entry.repeated = self.is_repeated(&found.entry);
         self.names_told.name(&mut found.entry);
         let entries = self.found.len();
         if entries > 0 && Chunk::is_full(entries, self.bytes, &found.entry) {
@@ -397,17 +403,6 @@ impl Offers<'_> {
         self.bytes += found.entry.encoded_bytes();
         self.found.push(found);
         self.number += 1;
-    }
-
-    /// Hashes a file where unchanged ones are found by their hash. If it cannot be read, the error
-    /// is reported when it is copied.
-    fn sum(&mut self, found: &mut Found) {
-        if self.sums == Sums::Blake3
-            && found.entry.kind == EntryKind::File
-            && let Some(from) = &found.from
-        {
-            found.entry.sum = sum_of(&*from.volume, &from.path, || true).ok();
-        }
     }
 
     /// Whether the filters leave out this name below the root of the source.

@@ -79,13 +79,13 @@ impl Core {
     ) -> Result<(), Fault> {
         self.report = Report::Made;
         samples.into_iter().for_each(|message| self.say(message));
-        let free_bytes = self.sink.as_ref().filter(|_| self.settings.dry_run);
-        let free_bytes = free_bytes.and_then(SinkSide::free_bytes);
+        let sink = self.sink.as_ref().filter(|_| self.settings.dry_run);
+        let room = sink.map(SinkSide::room).unwrap_or_default();
         for fault in self.sink.as_mut().map(SinkSide::close).unwrap_or_default() {
             self.warn(fault.text);
         }
         let (tally, excluded) = (self.tally, self.excluded);
-        self.done.report = SideReport { tally, excluded, free_bytes, ..report };
+        self.done.report = SideReport { tally, excluded, room, ..report };
         if !self.drives() {
             self.say(Message::Report(Box::new(self.done.report.clone())));
         }

@@ -229,9 +229,10 @@ impl Core {
                 Ok(())
             }
             Message::Failed { object, fault } => {
+                let own = source.unreadable(object);
                 let settled = source.settle(object)?;
                 self.twins.settle(object, Sums::default());
-                self.failed(settled.path, fault.from_other_side());
+                self.failed(settled.path, own.unwrap_or_else(|| fault.from_other_side()));
                 Ok(())
             }
             Message::Kept { object } => {

@@ -9,7 +9,7 @@ use crate::pump::transfer::Done;
 use crate::pump::watch::Watch;
 use crate::wire::message::Role;
 use base::fault::{Class, Fault};
-use base::job::{FreeSpace, Job, Location, Outcome};
+use base::job::{Job, Location, Outcome};
 use base::tally::SideReport;
 use base::units::{Nanos, Tick};
 
@@ -18,7 +18,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
     let reports: Vec<&SideReport> =
         std::iter::once(&done.report).chain(&done.peer_report).collect();
     let excluded = reports.iter().map(|side| side.excluded).sum();
-    let free_bytes = reports.iter().find_map(|side| side.free_bytes);
+    let room = reports.iter().map(|side| side.room).find(|room| room.free_bytes.is_some());
     Outcome {
         files: done.files,
         directories: done.directories,
@@ -26,7 +26,7 @@ pub(super) fn outcome(done: Done, how: &How, watch: &Watch, started: Tick) -> Ou
         kept: done.kept,
         deleted: done.deleted,
         excluded,
-        dry: how.settings.dry_run.then_some(FreeSpace { free_bytes }),
+        dry: how.settings.dry_run.then(|| room.unwrap_or_default()),
         worst: done.worst,
         bytes: done.bytes,
         held_files: watch.gauge.files_held.load(Relaxed),

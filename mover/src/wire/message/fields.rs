@@ -12,7 +12,7 @@ use crate::wire::reader::{Reader, Writer};
 use base::codec::{Codec, CodecTime, Coding, CompressionCounts, DecompressionTime};
 use base::extra::ExtraSums;
 use base::fault::Fault;
-use base::job::Location;
+use base::job::{FreeSpace, Location};
 use base::label::Sum;
 use base::limits::{
     MODEL_BYTES_MAX, NAME_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX, REQUEST_BYTES_MAX,
@@ -418,7 +418,8 @@ pub(crate) fn put_report(out: &mut Writer, report: &SideReport) {
     ] {
         out.u64(value);
     }
-    out.option(report.free_bytes, Writer::u64);
+    out.option(report.room.free_bytes, Writer::u64);
+    out.u64(report.room.missing_bytes);
     out.option(report.window_scale, Writer::u8);
     out.option(report.pace_bytes_per_s, Writer::u64);
     put_compression_counts(out, &tally.compression);
@@ -460,7 +461,7 @@ pub(crate) fn get_report(from: &mut Reader<'_>) -> Result<SideReport, Fault> {
         planned_memory_bytes: from.u64()?,
         window_seen_bytes: from.u64()?,
         excluded: from.u64()?,
-        free_bytes: from.option(Reader::u64)?,
+        room: FreeSpace { free_bytes: from.option(Reader::u64)?, missing_bytes: from.u64()? },
         window_scale: from.option(Reader::u8)?,
         pace_bytes_per_s: from.option(Reader::u64)?,
         ..SideReport::default()

@@ -198,6 +198,13 @@ impl PriorRuns {
         Ok(None)
     }
 
+    /// Bytes that a run would find here of this file. Only a run that changes nothing asks, and it
+    /// believes the journal.
+    pub(crate) fn would_continue(&self, origin: &Origin) -> u64 {
+        let same = self.begun.get(&origin.path).filter(|it| it.origin.is_same_source(origin));
+        same.map_or(0, Partial::bytes)
+    }
+
     /// Folders that earlier runs have created.
     pub fn folders(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.folders.keys().filter(|path| !path.is_empty())

@@ -228,10 +228,6 @@ impl Pass {
         }
         match (self.names.find(path), kind) {
             (Some(Noted::Folder), StatusKind::Directory) if whose == Whose::Both => Fate::Entered,
-            // A dry run has not removed it on the way.
-            (Some(Noted::Other), StatusKind::Directory) if self.then == Doing::Tell => {
-                Fate::Goes(kind)
-            }
             (Some(_), _) => Fate::Stays,
             (None, _) if self.stays.has(path, kind) => Fate::Stays,
             (None, _) => Fate::Goes(kind),
@@ -296,33 +292,19 @@ pub(super) fn remove_tree(
     stays: &Arc<Stays>,
     path: &[u8],
 ) -> Result<Vec<Vec<u8>>, Fault> {
-    let walk = |doing| {
-        let mut pass = Pass {
-            volume: volume.clone(),
-            names: SourceNames::default(),
-            stays: stays.clone(),
-            tag: String::new(),
-            all_roots: Vec::new(),
-            roots: Vec::new().into_iter(),
-            open: Vec::new(),
-            doing,
-            then: doing,
-            most: None,
-            found: 0,
-            empty_roots: Vec::new(),
-            all_named: Vec::new(),
-            found_in_empty: 0,
-        };
-        let mut removed = Removed::default();
-        pass.enter(path.to_vec(), Whose::Stranger, &mut removed);
-        while pass.advance(&mut removed) {}
-        match removed.failed.pop() {
-            Some((_, fault)) => Err(fault),
-            None => Ok(removed.paths),
-        }
-    };
+    tell_tree(volume, stays, path)?;
+    walk_tree(volume, stays, path, Doing::Remove)
+}
+
+/// What that would remove; an error where something in it stays.
+pub(super) fn tell_tree(
+    volume: &Arc<dyn Volume>,
+    stays: &Arc<Stays>,
+    path: &[u8],
+) -> Result<Vec<Vec<u8>>, Fault> {
+    let told = walk_tree(volume, stays, path, Doing::Tell)?;
     // The folder itself is the last that goes.
-    if walk(Doing::Tell)?.last().is_none_or(|last| last != path) {
+    if told.last().is_none_or(|last| last != path) {
         let text = format!(
             "'{}' is a directory here and none at the source, and something in it stays: what \
              filters leave out, or what another copy has begun; remove it first",
@@ -330,7 +312,38 @@ pub(super) fn remove_tree(
         );
         return Err(Fault::new(Class::Local, text));
     }
-    walk(Doing::Remove)
+    Ok(told)
+}
+
+fn walk_tree(
+    volume: &Arc<dyn Volume>,
+    stays: &Arc<Stays>,
+    path: &[u8],
+    doing: Doing,
+) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut pass = Pass {
+        volume: volume.clone(),
+        names: SourceNames::default(),
+        stays: stays.clone(),
+        tag: String::new(),
+        all_roots: Vec::new(),
+        roots: Vec::new().into_iter(),
+        open: Vec::new(),
+        doing,
+        then: doing,
+        most: None,
+        found: 0,
+        empty_roots: Vec::new(),
+        all_named: Vec::new(),
+        found_in_empty: 0,
+    };
+    let mut removed = Removed::default();
+    pass.enter(path.to_vec(), Whose::Stranger, &mut removed);
+    while pass.advance(&mut removed) {}
+    match removed.failed.pop() {
+        Some((_, fault)) => Err(fault),
+        None => Ok(removed.paths),
+    }
 }
 
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
