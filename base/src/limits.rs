@@ -31,7 +31,7 @@ pub(crate) const LOCKSTEP_PAUSE_MAX: Nanos = Nanos(3_600_000_000_000);
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 /// Patterns of one transfer, and their bytes in all: they are sent in one message.
-pub const FILTERS_MAX: usize = 256;
+pub const FILTERS_MAX: usize = 4096;
 pub const PATTERN_BYTES_MAX: usize = 4000;
 pub const FILTER_BYTES_MAX: usize = 64 << 10;
 

@@ -28,6 +28,7 @@ mod old_forms;
 mod options;
 mod order;
 mod parser;
+mod patterns;
 mod prediction;
 mod profile;
 mod progress;
@@ -203,10 +204,9 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
     // The limit of its rate may change while it runs: the record has the last.
     let mut settings = job.settings.clone();
     console.event(&start("copy", sources.clone(), Some(target.clone()), Some(&settings)));
-    idle.iter().for_each(|text| console.warning(text));
-    if let Some(text) = forgotten_colon(job) {
-        console.warning(&text);
-    }
+    let idle = idle.iter().cloned().chain(forgotten_colon(job));
+    let idle = idle.chain(patterns::without_effect(&job.settings.filters));
+    idle.for_each(|text| console.warning(&text));
     let (mut watched_by, paths) = match live::Watched::open(args, &console) {
         Ok(opened) => opened,
         Err(fault) => return conclude(&console, Err(fault), Collected::default()),

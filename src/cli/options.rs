@@ -132,7 +132,7 @@ impl<T: Debug> AnyOption for CliOption<T> {
         match self.kind {
             Kind::Flag(_) => Shape::Nothing,
             Kind::Port(_) => Shape::ValueOrNothing,
-            Kind::Pattern(_) | Kind::Repeated(_) => Shape::Values,
+            Kind::Pattern(_) | Kind::Repeated(_) | Kind::Paths(_) => Shape::Values,
             Kind::Choice(names, _) => Shape::OneOf(names),
             _ => Shape::Value,
         }

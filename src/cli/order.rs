@@ -9,6 +9,7 @@ use super::endpoint::{EndArg, Role};
 use super::help;
 use super::options::{copying, moving, showing};
 use super::parser::ENDS;
+use super::patterns;
 use super::record::Recording;
 use super::settings::{remote_of_copy, settings, ssh_to, streams_agree};
 use super::typed::Typed;
@@ -213,7 +214,7 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         dry_run: typed.has(&copying::DRY_RUN),
         fresh: typed.has(&copying::FRESH),
         mkpath: typed.has(&copying::MKPATH),
-        filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
+        filters: patterns::filters(typed)?,
         min_size: typed.value(&copying::MIN_SIZE)?,
         max_size: typed.value(&copying::MAX_SIZE)?,
         newer: typed.value(&copying::NEWER)?.map(|newer| newer.moment()).transpose()?,
@@ -548,8 +549,9 @@ fn filters_fit(filters: &[String]) -> Result<(), String> {
     match bytes <= FILTER_BYTES_MAX && filters.len() <= FILTERS_MAX {
         true => Ok(()),
         false => Err(format!(
-            "--exclude and --include are given {} patterns of {} in all, and {FILTERS_MAX} of {} \
-             are allowed: write wider patterns, or name the files with --files-from",
+            "--exclude, --include and --exclude-from give {} patterns of {} in all, and \
+             {FILTERS_MAX} of {} are allowed: write wider patterns, or name the files with \
+             --files-from",
             filters.len(),
             Bytes(bytes as u64),
             Bytes(FILTER_BYTES_MAX as u64)

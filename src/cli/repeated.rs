@@ -21,6 +21,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("groupmap", &["staff:users"]),
     ("exclude", &["*.o", "a b", "-x", "it's", "/d/**", "$HOME", "\\!x"]),
     ("include", &["*.rs"]),
+    ("exclude-from", &[".gitignore"]),
     ("files-from", &["names", "-"]),
     ("min-size", &["10K", "0"]),
     ("max-size", &["5G", "1234567"]),

@@ -19,6 +19,7 @@ use super::metrics::Shown;
 use super::options::{copying, moving, recording, remote, showing, slurm, spreading};
 use super::order::{Form, Show, ends, live};
 use super::parser::JOB;
+use super::patterns;
 use super::progress::Collected;
 use super::results::into_file;
 use super::submit::request_of;
@@ -126,7 +127,7 @@ impl SpreadArgs {
             direct: settings.direct.name().to_string(),
             preserve: !typed.has(&copying::NO_PRESERVE),
             skip_unchanged: typed.has(&copying::SKIP_UNCHANGED),
-            filters: typed.values(&[&copying::EXCLUDE, &copying::INCLUDE])?,
+            filters: patterns::filters(typed)?,
             min_size: typed.value(&copying::MIN_SIZE)?,
             max_size: typed.value(&copying::MAX_SIZE)?,
             bytes_per_second: None,
@@ -264,6 +265,8 @@ pub(super) fn run(args: &SpreadArgs, started: Instant) -> u8 {
     let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
     let names: Vec<String> = args.sources.iter().map(shown).collect();
     console.event(&start("spread", names, Some(shown(&args.target)), None));
+    let idle = patterns::without_effect(&args.copying.filters);
+    idle.iter().for_each(|text| console.warning(text));
     let done = match args.dry_run {
         true => dry_run(args, &console),
         false => spread(args, &console),

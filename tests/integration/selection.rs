@@ -57,6 +57,105 @@ fn filters() {
     });
 }
 
+/// Files of patterns count where they stand among the other patterns; one may be standard input.
+#[test]
+fn files_of_patterns() {
+    let files =
+        [("objects", "# objects\n*.o  \n!keep.o"), ("keep", "!keep.o\r\n"), ("tmp", "tmp/")];
+    let all_c: &[&str] = &["a.c", "build/x", "lib/b.c", "lib/build/y", "lib/tmp/z"];
+    let with_keep: &[&str] = &["a.c", "build/x", "keep.o", "lib/b.c", "lib/build/y", "lib/tmp/z"];
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("--exclude-from @/objects", "", with_keep),
+        ("--exclude *.o --exclude-from @/keep", "", with_keep),
+        ("--exclude-from @/keep --exclude *.o", "", all_c),
+        ("--exclude-from @/objects --exclude keep.o", "", all_c),
+        ("--exclude-from -", "*.o\n", all_c),
+        ("--exclude-from @/objects --exclude-from @/tmp", "", &with_keep[..5]),
+    ];
+    each(cases, |(options, input, expect)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        for (name, text) in files {
+            fs::write(scene.path(name), text).unwrap();
+        }
+        let line = format!("copy -r {options} @/src/ @/out/");
+        let ran = run::to_end(scene.command(&scene.words(&line)), input.as_bytes());
+        assert_eq!(ran.code, 0, "{line}\n{ran}");
+        scene.assert_holds("out", expect);
+    });
+}
+
+#[test]
+fn wrong_files_of_patterns_copy_nothing() {
+    let cases = [
+        ("--exclude-from @/none", "cannot read '"),
+        ("--exclude-from @/bad", "line 3: "),
+        ("--exclude-from @/rsyncs", "line 1: rsync's '- ' and '+ ' are not read"),
+        ("--exclude-from -  --exclude-from -", "standard input is read once"),
+        ("--exclude-from - --files-from -", "standard input is read once"),
+    ];
+    each(cases, |(options, expect)| {
+        let scene = Scene::new();
+        write_sources(&scene);
+        fs::write(scene.path("bad"), "a\n\n[b\n").unwrap();
+        fs::write(scene.path("rsyncs"), "- *.o\n").unwrap();
+        let ran = scene.run(&format!("copy -r {options} @/src @/out"));
+        assert_eq!(ran.code, 2, "{ran}");
+        assert!(ran.stderr.contains(expect), "{ran}");
+        assert!(!scene.path("out").exists(), "{ran}");
+    });
+}
+
+/// Who writes patterns as rsync reads them, where the first match counts, is told.
+#[test]
+fn a_pattern_without_effect_is_warned_of() {
+    let cases = [
+        ("--include keep.o --exclude *.o", true),
+        ("--exclude *.o --include keep.o", false),
+        ("--include keep.o --exclude /*.o", false),
+        ("--include keep.o --exclude *.o --include keep.o", false),
+    ];
+    each(cases, |(options, is_told)| {
+        for command in ["copy -r -n", "spread -n"] {
+            let scene = Scene::new();
+            write_sources(&scene);
+            let ran = scene.run(&format!("{command} {options} @/src/ @/out"));
+            assert_eq!(ran.stderr.contains("what --include 'keep.o' keeps"), *is_told, "{ran}");
+        }
+    });
+}
+
+/// Two sources of one command that have a file of the same name: the first is copied, whatever the
+/// order in which they are read and finished, and the other is told of.
+#[test]
+fn a_name_of_two_sources_is_copied_once() {
+    let cases: [(&str, &[&str]); 3] =
+        [("@/a/f @/b/f", &["f"]), ("-r @/a/ @/b/", &["f", "g"]), ("-r @/a/f @/b/", &["f", "g"])];
+    let cases = cases.iter().flat_map(|case| ["", "--overwrite always"].map(|it| (case, it)));
+    let cases = cases.flat_map(|case| WAYS.iter().map(move |way| (case, way)));
+    each(cases, |(((sources, expect), options), (from, to))| {
+        let scene = Scene::new();
+        for (folder, name, bytes) in [("a", "f", 2000), ("b", "f", 0), ("b", "g", 5)] {
+            fs::create_dir_all(scene.path(folder)).unwrap();
+            write_file(&scene.path(folder).join(name), 1, bytes);
+        }
+        let sources = sources.replace("@/", &format!("{from}@/"));
+        for dry in [true, false] {
+            let dry = if dry { "-n" } else { "" };
+            let ran = scene.run(&format!("copy --json {dry} {options} {sources} {to}@/out/"));
+            assert_eq!(ran.code, 3, "{ran}");
+            assert!(ran.stdout_text().contains("another source of this command"), "{ran}");
+            let done = ran.events().into_iter().find(|event| {
+                event["path"] == "f"
+                    && ["done", "would_copy"].contains(&event["state"].as_str().unwrap())
+            });
+            assert_eq!(done.unwrap()["bytes"], 2000, "{ran}");
+        }
+        scene.assert_arrived("out", expect);
+        assert_same(&scene.path("a/f"), &scene.path("out/f"));
+    });
+}
+
 #[test]
 fn lists_of_names() {
     each(WAYS, |(from, to)| {

@@ -17,6 +17,7 @@ use base::limits::{OBJECTS_IN_FLIGHT_MAX, OFFERED_BYTES_MAX, STRETCHES_MAX};
 use base::settings::{Direct, Settings};
 use base::units::Tick;
 
+pub mod covered;
 mod gitignore;
 pub(crate) mod limits;
 pub mod names;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cli::patterns;
 use crate::cli::settings::settings;
 use crate::cli::typed::{Stop, Typed};
 use base::settings::{Overwrite, Settings};
@@ -87,8 +88,7 @@ fn what_is_nearer_to_the_command_line_counts() {
 #[test]
 fn patterns_of_all_places_count_in_their_order() {
     let typed = Setup::new(FILE).parse("copy a b --include a.o").unwrap();
-    let filters = typed.values(&[&options::copying::EXCLUDE, &options::copying::INCLUDE]).unwrap();
-    assert_eq!(filters, ["*.o", "*.tmp", "!a.o"]);
+    assert_eq!(patterns::filters(&typed).unwrap(), ["*.o", "*.tmp", "!a.o"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::kind::{Kind, Limits, SIZE_MAX};
 use super::{AnyOption, COPY, COPY_AND_SPREAD, CliOption, Group};
 use crate::cli::command_id::CommandId;
+use crate::cli::patterns::Filter;
 use analysis::report::utc;
 use base::owners::{CHOWN_PHRASE, Chown, OWNER_RULES_PHRASE, OwnerRule};
 use base::settings::{Links, Moment, Overwrite};
@@ -29,6 +30,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &LINKS,
     &EXCLUDE,
     &INCLUDE,
+    &EXCLUDE_FROM,
     &FILES_FROM,
     &NULL,
     &MIN_SIZE,
@@ -170,11 +172,11 @@ pub(crate) static LINKS: CliOption<Links> = CliOption {
     commands: COPY_AND_SPREAD,
 };
 
-pub(crate) static EXCLUDE: CliOption<String> = CliOption {
+pub(crate) static EXCLUDE: CliOption<Filter> = CliOption {
     name: "exclude",
     letter: None,
     value: "PATTERN",
-    kind: Kind::Pattern(|text| text),
+    kind: Kind::Pattern(Filter::Line),
     default: "",
     help: "Do not copy what matches",
     more: "A gitignore pattern; may be repeated: '*.o' matches everywhere, '/build' at the top \
@@ -184,14 +186,28 @@ pub(crate) static EXCLUDE: CliOption<String> = CliOption {
     commands: COPY_AND_SPREAD,
 };
 
-pub(crate) static INCLUDE: CliOption<String> = CliOption {
+pub(crate) static INCLUDE: CliOption<Filter> = CliOption {
     name: "include",
     letter: None,
     value: "PATTERN",
-    kind: Kind::Pattern(|text| format!("!{text}")),
+    kind: Kind::Pattern(|text| Filter::Line(format!("!{text}"))),
     default: "",
     help: "Copy what matches, although an earlier --exclude matches it too",
     more: "Nothing in an excluded folder can be included.",
+    group: Group::Copying,
+    commands: COPY_AND_SPREAD,
+};
+
+pub(crate) static EXCLUDE_FROM: CliOption<Filter> = CliOption {
+    name: "exclude-from",
+    letter: None,
+    value: "FILE",
+    kind: Kind::Paths(Filter::File),
+    default: "",
+    help: "Do not copy what the patterns in this file match",
+    more: "A file as .gitignore is: a pattern a line, '#' begins a comment, '!' keeps what an \
+           earlier line leaves out. '-' is standard input. It may be repeated, and its lines \
+           count where the option stands among --exclude and --include.",
     group: Group::Copying,
     commands: COPY_AND_SPREAD,
 };

@@ -38,6 +38,8 @@ pub(crate) enum Kind<T: 'static> {
     /// What only this option takes: the values as a phrase, and how they are read.
     Parsed(&'static str, fn(&str) -> Result<T, String>),
     Path(fn(PathBuf) -> T),
+    /// A file that may be given again, and each counts.
+    Paths(fn(PathBuf) -> T),
 }
 
 /// The numbers that an option takes: both ends included, multiples of `step`.
@@ -65,7 +67,7 @@ pub(crate) enum Unit {
 impl<T> Kind<T> {
     /// Reads the value of the option of this name. The error says what to type instead.
     pub(crate) fn read(&self, name: &str, typed: &OsStr) -> Result<T, String> {
-        if let Kind::Path(make) = self {
+        if let Kind::Path(make) | Kind::Paths(make) = self {
             return match typed.is_empty() {
                 true => Err(format!("--{name} needs a file name")),
                 false => Ok(make(PathBuf::from(typed))),
@@ -110,7 +112,7 @@ impl<T> Kind<T> {
             Kind::Repeated(_) if text.is_empty() => return Err("write a value".into()),
             Kind::Text(make) | Kind::Repeated(make) => make(text.to_string()),
             Kind::Parsed(_, read) => read(text)?,
-            Kind::Path(make) => make(PathBuf::from(text)),
+            Kind::Path(make) | Kind::Paths(make) => make(PathBuf::from(text)),
         })
     }
 

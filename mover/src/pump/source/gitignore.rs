@@ -42,6 +42,45 @@ impl Rule {
     }
 }
 
+/// A part of a name in a line, where that is all that is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Letter(char),
+    /// Any one letter.
+    One,
+    /// Any letters, or none.
+    Any,
+    /// A class: some letter of it.
+    OneOf,
+}
+
+/// The names of a line that has no `!` and no slash at its ends. `None` where a name is two
+/// asterisks, or the line cannot be read.
+pub(super) fn pieces(line: &str) -> Option<Vec<Vec<Piece>>> {
+    let mut names = vec![Vec::new()];
+    let mut rest = line.chars();
+    while let Some(letter) = rest.next() {
+        let piece = match letter {
+            '/' => {
+                names.push(Vec::new());
+                continue;
+            }
+            '*' => Piece::Any,
+            '?' => Piece::One,
+            '\\' => Piece::Letter(rest.next()?),
+            '[' => {
+                let (_, after) = Class::parse(rest.as_str()).ok()?;
+                rest = after.chars();
+                Piece::OneOf
+            }
+            letter => Piece::Letter(letter),
+        };
+        names.last_mut()?.push(piece);
+    }
+    let is_way = |name: &Vec<Piece>| name[..] == [Piece::Any, Piece::Any];
+    (!names.iter().any(|name| name.is_empty() || is_way(name))).then_some(names)
+}
+
 /// Blanks at the end count only where a backslash is before them.
 fn ends_in_blank(line: &str) -> bool {
     let Some(before) = line.strip_suffix(' ') else { return false };

@@ -70,6 +70,11 @@ pub fn check_pattern(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The same for a line that may have a `!`.
+pub fn check_line(line: &str) -> Result<(), String> {
+    check(line).map(drop)
+}
+
 fn check(line: &str) -> Result<Rule, String> {
     let plain = line.strip_prefix('!').unwrap_or(line);
     if plain.trim().is_empty() || plain == "/" {
