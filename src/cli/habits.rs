@@ -54,7 +54,7 @@ const OPTIONS: &[(&str, &str)] = &[
 const NET_TEST: &[(&str, &str)] = &[
     ("-P", "for several streams write --streams N"),
     ("-c", "write the host alone: datapump net-test HOST"),
-    ("-b", "write --rate, with a unit: --rate 100Mbit"),
+    ("-b", "write --pace, with a unit: --pace 100Mbit"),
     ("-J", "write --json"),
     ("-n", "a net test takes a time: write --time SECONDS"),
     ("-p", "write --ports LOW-HIGH"),

@@ -129,8 +129,8 @@ fn the_other_end_on_another_host() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A container's files lie on overlayfs, where `cachestat` finds no page of a file that is read from
-/// memory.
+/// A container's files lie on overlayfs, where `cachestat` finds no page of a file that is read
+/// from memory.
 #[test]
 fn a_warm_file_on_overlayfs_is_seen_as_one() {
     let scene = Scene::new();

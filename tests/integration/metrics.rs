@@ -188,16 +188,20 @@ fn a_prometheus_sees_copies_and_answers_the_dashboard() {
     });
     assert_eq!(fired["labels"]["alertname"], "DatapumpRunFailed", "{fired}");
     assert_eq!(fired["labels"]["name"], "bad", "{fired}");
-    // Files of several jobs in one folder: a series in two of them is an error at every scrape.
-    let log = fs::read_to_string(scene.path("exporter.err")).unwrap();
-    let errors = log.lines().filter(|line| line.to_lowercase().contains("level=error"));
-    assert_eq!(errors.collect::<Vec<_>>(), [""; 0], "{log}");
+    assert_no_error(&scene);
     // The copy ends when it is told to, whoever watches.
     send(copy.running.pid(), Signal::INT);
     prometheus.running.kill();
     exporter.running.kill();
     let ended = copy.running.end();
     assert_eq!(ended.code, 130, "{ended}");
+}
+
+/// Of files of several jobs in one folder: a series in two of them is an error at every scrape.
+fn assert_no_error(scene: &Scene) {
+    let log = fs::read_to_string(scene.path("exporter.err")).unwrap();
+    let errors = log.lines().filter(|line| line.to_lowercase().contains("level=error"));
+    assert_eq!(errors.collect::<Vec<_>>(), [""; 0], "{log}");
 }
 
 /// What a sweep adds to the state of its routes.

@@ -109,6 +109,12 @@ impl Call {
         matches!(self, Open | LookAt | Read | ReadLink | FindData | List)
     }
 
+    /// True for calls to which EXDEV means what its name says. To others it means that a path
+    /// leaves the folder that it may not leave (`RESOLVE_BENEATH`).
+    fn needs_one_file_system(self) -> bool {
+        matches!(self, Call::Rename | Call::Move | Call::MakeHardLink)
+    }
+
     /// Who must act when this fails. A disk with an I/O error counts as full: the next write fails
     /// too.
     pub fn class_of(self, errno: i32) -> Class {
@@ -121,8 +127,17 @@ impl Call {
     }
 
     pub fn fault(self, path: &Path, errno: i32) -> Fault {
+        let class = self.class_of(errno);
+        if errno == libc::EXDEV && !self.needs_one_file_system() {
+            let (doing, path) = (self.text(), path.display());
+            let text = format!(
+                "cannot {doing} '{path}': a link is in the place of a folder above it, and leads \
+                 out of the destination: remove the link"
+            );
+            return Fault::new(class, text);
+        }
         let fault = Fault::io(self.text(), path, &io::Error::from_raw_os_error(errno));
-        Fault { class: self.class_of(errno), ..fault }
+        Fault { class, ..fault }
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Names {
     hashes: Vec<u128>,
 }
 
+/// Which some editors write in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 impl Names {
     pub fn new() -> Result<Names, Fault> {
         let spool = tempfile::tempfile().map_err(|why| spool_fault(&why))?;
@@ -47,7 +50,7 @@ impl Names {
     fn read_from(from: &mut dyn BufRead, list: &Path, ending: Ending) -> Result<Names, Fault> {
         let mut names = Names::new()?;
         let end = if ending == Ending::Nul { 0 } else { b'\n' };
-        let mut line = Vec::new();
+        let (mut line, mut returns, mut count_of_lines) = (Vec::new(), 0_u64, 0_u64);
         for number in 1_u64.. {
             line.clear();
             // One more than the longest good name: a line without an end must not fill the memory.
@@ -59,10 +62,25 @@ impl Names {
             if line.last() == Some(&end) {
                 line.pop();
             }
+            count_of_lines += 1;
+            returns += u64::from(end == b'\n' && line.last() == Some(&b'\r'));
+            if number == 1 && end == b'\n' && line.starts_with(BYTE_ORDER_MARK) {
+                return Err(Fault::usage(format!(
+                    "'{}' begins with a byte order mark: save it as plain UTF-8, or use -0",
+                    list.display()
+                )));
+            }
             let Some(name) = plain(&line) else { continue };
             names.push(name).map_err(|fault| {
                 Fault::usage(format!("'{}', line {number}: {}", list.display(), fault.text))
             })?;
+        }
+        if returns > 0 && returns == count_of_lines {
+            return Err(Fault::usage(format!(
+                "each line of '{}' ends in CR LF: write it with LF alone (tr -d '\\r'), or with \
+                 NUL and -0 where names end in CR",
+                list.display()
+            )));
         }
         names.complete()?;
         Ok(names)
@@ -207,6 +225,10 @@ mod tests {
         check(b"/a\n", Ending::Line, Err("'list', line 1: '/a' is no name below"));
         check(b"a//b\n", Ending::Line, Err("'list', line 1: 'a//b'"));
         check(b"a\nb\n./a/\n", Ending::Line, Err("the list of names has 'a' twice"));
+        check(b"a\r\nb\r\n", Ending::Line, Err("each line of 'list' ends in CR LF"));
+        check(b"a\r\nb\n", Ending::Line, Ok(&[b"a\r", b"b"]));
+        check(b"a\r\0", Ending::Nul, Ok(&[b"a\r"]));
+        check(b"\xef\xbb\xbfa\n", Ending::Line, Err("'list' begins with a byte order mark"));
         check(&long, Ending::Line, Err("'list', line 1: 'aaaa"));
     }
 }
