@@ -550,8 +550,7 @@ fn filters_fit(filters: &[String]) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!(
             "--exclude, --include and --exclude-from give {} patterns of {} in all, and \
-             {FILTERS_MAX} of {} are allowed: write wider patterns, or name the files with \
-             --files-from",
+             {FILTERS_MAX} of {} are allowed: write wider ones, or use --files-from",
             filters.len(),
             Bytes(bytes as u64),
             Bytes(FILTER_BYTES_MAX as u64)

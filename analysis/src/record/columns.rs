@@ -47,7 +47,7 @@ impl Column {
             Kind::Integer => Cell::Integer(value.and_then(integer)),
             Kind::Real => Cell::Real(value.and_then(Value::as_f64)),
             Kind::Text => Cell::Text(value.map(text)),
-            Kind::Json => Cell::Text(value.map(Value::to_string)),
+            Kind::Json => Cell::Text(value.map(|value| sql_sized(value.clone()).to_string())),
         }
     }
 }
@@ -56,6 +56,20 @@ impl Column {
 /// serialized.
 pub fn value(record: &Record) -> Value {
     serde_json::to_value(record).unwrap_or_default()
+}
+
+/// The same where each number in it is one that SQL has.
+fn sql_sized(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.as_u64().is_some_and(|it| it > i64::MAX as u64) => {
+            i64::MAX.into()
+        }
+        Value::Array(list) => list.into_iter().map(sql_sized).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, sql_sized(value))).collect()
+        }
+        value => value,
+    }
 }
 
 /// A number too large for SQL becomes the largest that SQL has.

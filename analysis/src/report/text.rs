@@ -569,10 +569,10 @@ mod tests {
     #[test]
     fn holes_are_told_and_have_no_rate() {
         let cases = [
-            (0, "4 GiB in 3.40 s after 220 ms of login, 1 file: 1.26 GB/s"),
-            (3 << 30, "4 GiB (of which 3 GiB holes) in 3.40 s after 220 ms of login, 1 file: 316"),
+            (0, "4 GiB in 3.40 s after 220.0 ms of login, 1 file: 1263 MB/s"),
+            (3 << 30, "4 GiB (of which 3 GiB holes) in 3.40 s after 220.0 ms of login, 1 file: 31"),
             // A lost stream had carried them too.
-            (5 << 30, "4 GiB (of which 4 GiB holes) in 3.40 s after 220 ms of login, 1 file\n"),
+            (5 << 30, "4 GiB (of which 4 GiB holes) in 3.40 s after 220.0 ms of login, 1 file\n"),
         ];
         for (hole_bytes, expect) in cases {
             let mut outcome = sample::push();
