@@ -106,6 +106,11 @@ impl Console {
         self.says_files() || self.log.is_some()
     }
 
+    /// True where no error is one too many.
+    pub(super) fn shows_all_errors(&self) -> bool {
+        self.show.amount == Amount::Verbose
+    }
+
     fn says_files(&self) -> bool {
         self.show.form == Form::Text && self.show.amount == Amount::Verbose
     }
@@ -125,6 +130,11 @@ impl Console {
         if self.show.form == Form::Text || self.show.channel == Channel::Stdout {
             self.say(Channel::Stderr, &format!("datapump: {}", escape::line(text)));
         }
+    }
+
+    /// A problem that is one of many: for the log alone.
+    pub(super) fn error_of_many(&self, text: &str) {
+        self.note(&format!("error: {text}"));
     }
 
     /// The summary of a run.

@@ -33,6 +33,7 @@ mod prediction;
 mod profile;
 mod progress;
 mod record;
+mod refusals;
 #[cfg(test)]
 mod repeated;
 mod report;

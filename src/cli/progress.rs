@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::console::Console;
 use super::order::{Amount, Form};
+use super::refusals::Refusals;
 use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
@@ -81,6 +82,7 @@ pub(super) fn follow(
         moved_before: 0,
         last_moved: 0,
         collected: Collected { receipt: receipt.map(Ok), ..Collected::default() },
+        refusals: Refusals::default(),
     };
     let thread = thread::spawn(move || follower.run(&notices));
     Followed { watch, over, thread }
@@ -132,6 +134,7 @@ struct Follower {
     /// At the last sample.
     last_moved: u64,
     collected: Collected,
+    refusals: Refusals,
 }
 
 impl Follower {
@@ -156,6 +159,7 @@ impl Follower {
             }
         }
         self.console.clear();
+        self.refusals.rest().for_each(|text| self.console.error(&text));
         let unheard = self.pending.unheard();
         if unheard > 0 {
             self.console.warning(&format!("{unheard} more warnings and errors were not shown"));
@@ -203,7 +207,11 @@ impl Follower {
             }
             Notice::FileFailed { path, fault } => {
                 self.console.event(&json::file_failed(&path, &fault));
-                self.console.error(&files::failed(&path, &fault));
+                let text = files::failed(&path, &fault);
+                match self.console.shows_all_errors() || self.refusals.is_named(&text) {
+                    true => self.console.error(&text),
+                    false => self.console.error_of_many(&text),
+                }
                 self.collected.failed_count += 1;
                 if self.collected.failed.len() < FAILED_KEPT {
                     self.collected.failed.push((path, fault));
@@ -247,6 +255,7 @@ impl Follower {
     fn start_over(&mut self) {
         self.collected.failed.clear();
         self.collected.failed_count = 0;
+        self.refusals = Refusals::default();
         self.collected.series = Series::default();
         self.collected.shape = Shape::default();
         if let Some(Ok(receipt)) = &mut self.collected.receipt

@@ -234,3 +234,23 @@ fn a_far_side_that_adds_a_name_to_a_pattern_is_refused() {
         scene.assert_arrived("out", &[]);
     }
 }
+
+/// The same command on a complete tree: ten names, how many more, and a hint, not a line a file.
+#[test]
+fn a_second_run_is_short() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("src")).unwrap();
+    (0..400).for_each(|i| write_file(&scene.path(format!("src/{i}")), i, 10));
+    scene.succeed("copy -q -r @/src/ @/dst");
+    for line in ["copy -r @/src/ @/dst", "copy -q -r @/src/ @/dst", "copy -n -r @/src/ @/dst"] {
+        let ran = scene.run(&format!("{line} --log @/log"));
+        assert_eq!(ran.code, 3, "{line}\n{ran}");
+        assert_eq!(ran.stderr.matches("' exists: ").count(), 11, "{line}\n{ran}");
+        assert!(ran.stderr.contains("and 390 more as the first of them"), "{line}\n{ran}");
+        let log = fs::read_to_string(scene.path("log")).unwrap();
+        assert!(log.matches("' exists: ").count() >= 400, "{line}: the log has all");
+        fs::remove_file(scene.path("log")).unwrap();
+    }
+    let ran = scene.run("copy -v -r @/src/ @/dst");
+    assert_eq!(ran.stderr.matches("' exists: ").count(), 400, "-v names all\n{ran}");
+}
