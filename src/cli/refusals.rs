@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-/// What was said of one reason.
+/// The files of one reason.
 #[derive(Debug)]
-struct Said {
+struct Met {
     first: String,
     count: u64,
 }
@@ -13,7 +13,7 @@ struct Said {
 /// The reasons of a run, each with how often it was met.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    by_reason: BTreeMap<String, Said>,
+    by_reason: BTreeMap<String, Met>,
 }
 
 impl Refusals {
@@ -24,17 +24,17 @@ impl Refusals {
         if !known && self.by_reason.len() >= REASONS_MAX {
             return true;
         }
-        let said = Said { first: text.to_string(), count: 0 };
-        let said = self.by_reason.entry(reason).or_insert(said);
-        said.count += 1;
-        said.count <= NAMED_MAX
+        let met = Met { first: text.to_string(), count: 0 };
+        let met = self.by_reason.entry(reason).or_insert(met);
+        met.count += 1;
+        met.count <= NAMED_MAX
     }
 
     /// What is said at the end of those that were not named.
     pub(super) fn rest(&self) -> impl Iterator<Item = String> {
-        self.by_reason.values().filter(|said| said.count > NAMED_MAX).map(|said| {
-            let more = said.count - NAMED_MAX;
-            format!("and {more} more as the first of them, {}; -v names all", said.first)
+        self.by_reason.values().filter(|met| met.count > NAMED_MAX).map(|met| {
+            let more = met.count - NAMED_MAX;
+            format!("and {more} more as the first of them, {}; -v names all", met.first)
         })
     }
 }
