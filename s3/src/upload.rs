@@ -463,7 +463,8 @@ pub(crate) fn refused(trouble: Trouble, bucket: &str, key: &str) -> Fault {
         Trouble::Refused(refusal) if refusal.status == 412 => {
             let url = format!("s3://{bucket}/{}", key.escape_debug());
             let text = format!(
-                "'{url}' exists: --skip-unchanged keeps equal files, --overwrite replaces others"
+                "'{url}' exists: --update (-u) replaces what is older, --overwrite always replaces \
+                 all"
             );
             Fault::new(Class::Local, text)
         }

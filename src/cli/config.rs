@@ -353,6 +353,14 @@ fn is(option: &dyn AnyOption, other: &dyn AnyOption) -> bool {
 }
 
 impl Origin {
+    /// True for options that stand side by side: neither is nearer to the command line.
+    pub(super) fn is_same_place(&self, other: &Origin) -> bool {
+        match (self, other) {
+            (Origin::File { table: one, .. }, Origin::File { table: other, .. }) => one == other,
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        }
+    }
+
     /// As a person reads it; `None` for what is typed.
     pub(super) fn shown(&self) -> Option<String> {
         match self {

@@ -15,8 +15,6 @@ const OPTIONS: &[(&str, &str)] = &[
     ("-l", "for a limited rate write --rate 80MB; for a user name, USER@HOST:PATH"),
     ("-C", "compression is on where it helps: leave -C out, or see --compress"),
     ("-z", "compression is on where it helps: leave -z out, or see --compress"),
-    ("-u", "write --overwrite older"),
-    ("--update", "write --overwrite older"),
     ("--limit", "write --rate, with a unit: --rate 80MB"),
     ("--bwlimit", "write --rate, with a unit: --rate 80MB"),
     ("--log-file", "write --log FILE"),

@@ -25,6 +25,7 @@ use base::settings::{Delete, DigestKind, Fsync, Overwrite, Settings, SkipUnchang
 use base::units::{Bytes, Nanos};
 use mover::io::store::PartSize;
 
+mod existing;
 mod stores;
 
 pub(super) use self::stores::{can_be_parts, stores_of};
@@ -218,32 +219,14 @@ fn copied(typed: &Typed) -> Result<Settings, String> {
         min_size: typed.value(&copying::MIN_SIZE)?,
         max_size: typed.value(&copying::MAX_SIZE)?,
         newer: typed.value(&copying::NEWER)?.map(|newer| newer.moment()).transpose()?,
-        // If both are typed, the thorough one counts.
-        skip_unchanged: match (typed.has(&copying::CHECKSUM), typed.has(&copying::SKIP_UNCHANGED)) {
-            (true, _) => SkipUnchanged::Checksum,
-            (false, true) => SkipUnchanged::Times,
-            (false, false) => Settings::default().skip_unchanged,
-        },
         ..settings(typed)?
     };
-    settings.delete = match (typed.has(&copying::DELETE_EXCLUDED), typed.has(&copying::DELETE)) {
-        (true, _) => Delete::Excluded,
-        (false, true) => Delete::On,
-        (false, false) => Delete::Off,
-    };
+    existing::say(&mut settings, typed)?;
     settings.delete_max = typed.value(&copying::MAX_DELETE)?;
     settings.backup_dir = typed.value(&copying::BACKUP_DIR)?;
     settings.numeric_ids = typed.has(&copying::NUMERIC_IDS);
     (settings.user_rules, settings.group_rules) = owner_rules(typed)?;
-    if settings.delete != Delete::Off {
-        // A mirror has what its source has.
-        settings.overwrite = Overwrite::Always;
-        if settings.skip_unchanged == SkipUnchanged::No {
-            settings.skip_unchanged = SkipUnchanged::Times;
-        }
-    }
     typed.set(&mut settings.links, &copying::LINKS)?;
-    typed.set(&mut settings.overwrite, &copying::OVERWRITE)?;
     streams_agree(&settings)?;
     Ok(settings)
 }
@@ -582,7 +565,7 @@ fn idle(wanted: &Wanted, far_side: bool) -> Vec<String> {
     let settings = &wanted.settings;
     if settings.skip_unchanged == SkipUnchanged::Times && !settings.preserve {
         idle.push(
-            "--skip-unchanged compares times that --no-preserve does not keep: \
+            "--skip-unchanged and --update compare times that --no-preserve does not keep: \
              --checksum finds what is unchanged"
                 .into(),
         );

@@ -13,9 +13,10 @@ use super::config::{self, Given, Origin, Outside};
 use super::endpoint;
 use super::habits;
 use super::help;
+use super::options::copying::{OVERWRITE, UPDATE};
 use super::options::moving::{CONFIG, PROFILE};
 use super::options::recording::PATH_SAMPLES;
-use super::options::{self, CliOption, Shape, any_of};
+use super::options::{self, AnyOption, CliOption, Shape, any_of};
 use super::parser;
 use super::words;
 
@@ -180,6 +181,17 @@ impl Typed {
         }
     }
 
+    /// True where `one` was set nearer to the command line than `other`, in a place of its own.
+    pub(super) fn overrides(&self, one: &dyn AnyOption, other: &dyn AnyOption) -> bool {
+        let last =
+            |wanted: &dyn AnyOption| self.options.iter().rposition(|given| given.option.is(wanted));
+        let (Some(one), other) = (last(one), last(other)) else { return false };
+        other.is_none_or(|other| {
+            let [one_origin, other_origin] = [one, other].map(|at| &self.options[at].origin);
+            one > other && !one_origin.is_same_place(other_origin)
+        })
+    }
+
     /// All values of options of one type, in the order in which they were typed.
     pub(super) fn values<T: std::fmt::Debug>(
         &self,
@@ -213,7 +225,9 @@ impl Typed {
             let is_source = [PROFILE.name, CONFIG.name].contains(&about.name);
             let counts = given.option.shape() == Shape::Values
                 || !self.options[at + 1..].iter().any(|later| later.option.is(given.option));
-            if is_source || !counts || is_shown && about.name != PATH_SAMPLES.name {
+            let is_overridden = given.option.is(&OVERWRITE) && self.overrides(&UPDATE, &OVERWRITE);
+            if is_source || is_overridden || !counts || is_shown && about.name != PATH_SAMPLES.name
+            {
                 continue;
             }
             let value = given.value.to_string_lossy();

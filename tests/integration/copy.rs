@@ -380,6 +380,11 @@ fn overwrite_rules() {
         ("--overwrite older", true, 0, true),
         ("--overwrite older", false, 0, false),
         ("--overwrite always", false, 0, true),
+        ("-u", true, 0, true),
+        ("-u", false, 0, false),
+        ("-u --overwrite always", false, 0, true),
+        ("-u --overwrite never", false, 3, false),
+        ("-u --delete", false, 0, false),
     ];
     let cases = WAYS.iter().flat_map(|direction| rules.iter().map(move |rule| (*direction, *rule)));
     each(cases, |(direction, (option, destination_is_older, code, replaced))| {
@@ -408,6 +413,50 @@ fn overwrite_rules() {
         );
         assert_same(&scene.path("src/new"), &scene.path("dst/new"));
         scene.assert_holds("dst", &["both", "new"]);
+    });
+}
+
+/// As with rsync: what is newer at DST stays, and of what is as old what has another size does not.
+#[test]
+fn an_update_replaces_what_is_older_or_as_old_and_differs() {
+    // The name, its size here and there, the age there (one hour here), and whether it is replaced.
+    let files = [
+        ("equal", 4000, 4000, 1, false),
+        ("older", 4000, 4000, 2, true),
+        ("newer", 4000, 5000, 0, false),
+        ("cut", 4000, 3000, 1, true),
+    ];
+    let hour = Duration::from_secs(3600);
+    each(WAYS, |direction| {
+        let scene = Scene::new();
+        for side in ["src", "dst"] {
+            fs::create_dir(scene.path(side)).unwrap();
+        }
+        // The same moment for both: an age counts from when it is set.
+        for (name, here, there, age, _) in files {
+            write_file(&scene.path("src").join(name), 1, here);
+            write_file(&scene.path("dst").join(name), 2, there);
+            set_age(&scene.path("src").join(name), hour);
+            set_age(&scene.path("dst").join(name), hour * age);
+            if age == 1 {
+                let time = fs::metadata(scene.path("src").join(name)).unwrap().modified().unwrap();
+                let file = fs::File::options().write(true).open(scene.path("dst").join(name));
+                file.unwrap().set_modified(time).unwrap();
+            }
+        }
+        let (from, to) = direction.hosts();
+        let ran = scene.succeed(&format!("copy -r -u {from}@/src/ {to}@/dst"));
+        for (name, here, there, _, replaced) in files {
+            let (seed, size) = if replaced { (1, here) } else { (2, there) };
+            let is_right =
+                fs::read(scene.path("dst").join(name)).unwrap() == data::bytes(seed, size);
+            assert!(is_right, "{name}\n{ran}");
+        }
+        let told = "2 kept (unchanged or newer at the destination)";
+        assert!(ran.stdout_text().contains(told), "{ran}");
+        // A second one has nothing to do.
+        let again = scene.succeed(&format!("copy -r -u {from}@/src/ {to}@/dst"));
+        assert!(again.stdout_text().contains("4 kept"), "{again}");
     });
 }
 

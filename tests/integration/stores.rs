@@ -197,7 +197,7 @@ fn what_is_refused_is_named() {
         ("copy s3://nowhere/x @/y", 2, "there is no bucket 'nowhere'"),
         ("copy s3:/nothing @/y", 1, "there is no such object"),
         ("copy s3:/ @/y", 2, "is a folder: -r copies it"),
-        ("copy @/file s3:/there", 3, "exists: --skip-unchanged"),
+        ("copy @/file s3:/there", 3, "exists: --update"),
         ("copy @/file s3://B_!/x", 2, "is no name of a bucket"),
         ("copy @/file s3:///x", 2, "names no bucket"),
         ("copy @/file s3:/a/../b", 2, "a key with '.' or '..'"),

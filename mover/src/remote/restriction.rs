@@ -145,7 +145,7 @@ fn write_only(settings: &Settings) -> Result<(), Fault> {
             "compare with what is there: leave out --checksum"
         }
         Settings { skip_unchanged: SkipUnchanged::Times, .. } => {
-            "compare with what is there: leave out --skip-unchanged"
+            "compare with what is there: leave out --skip-unchanged and --update"
         }
         _ => return Ok(()),
     };

@@ -200,3 +200,34 @@ fn a_contradiction_says_where_its_options_are_from() {
     let overwrite = typed.value(&options::copying::OVERWRITE);
     assert_eq!(overwrite, Ok(Some(Overwrite::Always)));
 }
+
+/// Of `--update` and `--overwrite` the one nearer to the command line counts, and side by side the
+/// second, which is explicit.
+#[test]
+fn an_update_and_what_else_says_when_to_overwrite() {
+    let never = "[defaults]\noverwrite = \"never\"\n";
+    let update = "[defaults]\nupdate = true\n";
+    let cases = [
+        (never, "copy a b", Overwrite::Never),
+        (never, "copy -u a b", Overwrite::Older),
+        (never, "copy -u --delete -r a b", Overwrite::Older),
+        (never, "copy -u --overwrite always a b", Overwrite::Always),
+        (update, "copy a b", Overwrite::Older),
+        (update, "copy a b --overwrite never", Overwrite::Never),
+        ("[defaults]\nupdate = true\noverwrite = \"always\"\n", "copy a b", Overwrite::Always),
+        ("[defaults]\noverwrite = \"always\"\nupdate = true\n", "copy a b", Overwrite::Always),
+        ("", "copy --delete -r a b", Overwrite::Always),
+    ];
+    for (text, line, expect) in cases {
+        let typed = Setup::new(text).parse(line).unwrap();
+        let order = crate::cli::order::CopyArgs::of(&typed).unwrap().order;
+        assert_eq!(order.job.settings.overwrite, expect, "{text}{line}");
+        // The words that repeat it mean the same without the file.
+        let words = ["datapump".to_string(), "copy".into(), "a".into(), "b".into()];
+        let words: Vec<OsString> =
+            words.into_iter().chain(typed.repeated()).map(OsString::from).collect();
+        let again = Typed::parse(&words).unwrap();
+        let order = crate::cli::order::CopyArgs::of(&again).unwrap().order;
+        assert_eq!(order.job.settings.overwrite, expect, "{words:?}");
+    }
+}

@@ -36,6 +36,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &MIN_SIZE,
     &MAX_SIZE,
     &NEWER,
+    &UPDATE,
     &SKIP_UNCHANGED,
     &CHECKSUM,
     &DELETE,
@@ -271,7 +272,7 @@ pub(crate) static NEWER: CliOption<Newer> = CliOption {
     help: "Copy only files that were modified after this time, or after this file was",
     more: "TIME is 2026-11-20, 2026-11-20T12:15 or 2026-11-20T12:15:03, in UTC, or @SECONDS \
            since 1970; anything else is a FILE of this host. Folders are copied in any case. For \
-           files that are newer than what is at the destination, see --overwrite older.",
+           files that are newer than what is at the destination, see --update.",
     group: Group::Copying,
     commands: COPY,
 };
@@ -313,6 +314,20 @@ impl Newer {
         Ok(Moment { seconds: meta.mtime(), nanos: u32::try_from(meta.mtime_nsec()).unwrap_or(0) })
     }
 }
+
+pub(crate) static UPDATE: CliOption<bool> = CliOption {
+    name: "update",
+    letter: Some('u'),
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "For a second run: copy what is new, replace what is older at DST",
+    more: "Short for --skip-unchanged --overwrite older, as with rsync and cp: what is unchanged \
+           or newer at DST stays, and the summary counts it. A file of the same time and of \
+           another size is replaced. --overwrite always beside it replaces newer files too.",
+    group: Group::Copying,
+    commands: COPY,
+};
 
 pub(crate) static SKIP_UNCHANGED: CliOption<bool> = CliOption {
     name: "skip-unchanged",

@@ -6,8 +6,9 @@ use base::fault::{Class, Fault};
 /// The fault when a name exists already.
 pub fn exists(volume: &dyn Volume, path: &[u8]) -> Fault {
     let name = show(volume, path);
-    let text =
-        format!("'{name}' exists: --skip-unchanged keeps equal files, --overwrite replaces others");
+    let text = format!(
+        "'{name}' exists: --update (-u) replaces what is older, --overwrite always replaces all"
+    );
     Fault::new(Class::Local, text)
 }
 

@@ -196,11 +196,18 @@ impl SinkSide {
         Ok(match self.settings.overwrite {
             Overwrite::Never if self.may_be_ours(volume, entry, status) => None,
             Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
-            Overwrite::Older if has_time(entry) && is_no_newer(mtime_of(entry), status.mtime) => {
+            Overwrite::Older if has_time(entry) && self.may_stay(mtime_of(entry), status.mtime) => {
                 Some(Verdict::Kept)
             }
             Overwrite::Older | Overwrite::Always => None,
         })
+    }
+
+    /// What is there stays with `--overwrite older`: it is newer, or as old. Of what is as old,
+    /// `--skip-unchanged` has kept what is equal, and the rest differs: that is replaced.
+    fn may_stay(&self, source: Mtime, there: Mtime) -> bool {
+        let differs = self.settings.skip_unchanged != SkipUnchanged::No;
+        is_no_newer(source, there) && !(differs && source.is_kept_as(there))
     }
 
     /// A small object of a store has its name as soon as it is written, before a journal has it. An
