@@ -169,6 +169,14 @@ fn split(word: &OsStr) -> Result<(Option<String>, &OsStr), String> {
             "'{shown}' is an rsync module: write [user@]host:path (host:./:name for a colon)"
         ));
     }
+    if typed == "s3" {
+        let key = String::from_utf8_lossy(path.as_bytes()).into_owned();
+        return Err(format!(
+            "'{shown}' would be a file of a host that is called s3: write s3://{} for a store, or \
+             ssh://s3/PATH for that host",
+            key.trim_start_matches('/')
+        ));
+    }
     Ok((Some(host(&shown, typed)?), path))
 }
 

@@ -1,84 +1,106 @@
-//! Options and commands of `scp`, `rsync` and `cp`, and what to type here instead.
+//! Options and commands of `scp`, `rsync`, `rclone` and `cp`, and what to type here instead.
+
+mod list;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use self::list::{Habit, Here};
 use super::command_id::CommandId;
+use super::options;
 
-/// An option of another tool, in its long or short form, and what to write in its place.
-const OPTIONS: &[(&str, &str)] = &[
-    ("-P", "for a port of ssh write --port PORT"),
-    ("-p22", "for a port of ssh write --port 22"),
-    ("-i", "for a key of ssh write --identity FILE"),
-    ("-e", "for another ssh write --ssh COMMAND"),
-    ("--rsh", "for another ssh write --ssh COMMAND"),
-    ("-l", "for a limited rate write --rate 80MB; for a user name, USER@HOST:PATH"),
-    ("-C", "compression is on where it helps: leave -C out, or see --compress"),
-    ("-z", "compression is on where it helps: leave -z out, or see --compress"),
-    ("--limit", "write --rate, with a unit: --rate 80MB"),
-    ("--bwlimit", "write --rate, with a unit: --rate 80MB"),
-    ("--log-file", "write --log FILE"),
-    ("--progress", "progress is shown on a terminal: leave it out, or write --interval SECONDS"),
-    ("--info", "progress is shown on a terminal: leave it out, or write --interval SECONDS"),
-    ("--partial", "partial files are kept automatically: leave it out"),
-    ("--append", "an interrupted copy is resumed automatically: leave it out"),
-    ("--inplace", "a file gets its final name when it is complete; there is no --inplace"),
-    ("--del", "write --delete: it deletes when everything has arrived"),
-    ("--delete-after", "write --delete: it deletes when everything has arrived"),
-    ("--delete-during", "write --delete: it deletes when everything has arrived"),
-    ("--delete-before", "write --delete: it deletes when everything has arrived"),
-    ("-o", "for an option of ssh write --ssh 'ssh -o OPTION'; for owners as rsync, --archive (-A)"),
-    ("--owner", "write --archive (-A): owner, group, attributes and access control lists"),
-    ("--group", "write --archive (-A): owner, group, attributes and access control lists"),
-    ("-g", "write --archive (-A): owner, group, attributes and access control lists"),
-    ("-b", "write --backup-dir DIR: old files keep their names in a folder"),
-    ("--backup", "write --backup-dir DIR: old files keep their names in a folder"),
-    ("--suffix", "write --backup-dir DIR: old files keep their names in a folder"),
-    ("--itemize-changes", "write --verbose"),
-    ("-f", "write --overwrite always"),
-    ("--force", "write --overwrite always"),
-    ("-R", "for a folder write --recursive (-r)"),
-    ("-a", "write -r -A: folders; owners and extended attributes too"),
-    ("-h", "sizes are always human-readable; for help write --help"),
-    ("--human-readable", "sizes are always human-readable"),
-    ("-t", "times are kept by default: leave it out"),
-    ("--times", "times are kept by default: leave it out"),
-    ("--perms", "modes are kept by default: leave it out"),
-    ("-W", "files are always copied whole: leave it out"),
-    ("--whole-file", "files are always copied whole: leave it out"),
-    ("-S", "holes are kept by default: leave it out"),
-];
-/// The same for `net-test`, of iperf3.
-const NET_TEST: &[(&str, &str)] = &[
-    ("-P", "for several streams write --streams N"),
-    ("-c", "write the host alone: datapump net-test HOST"),
-    ("-b", "write --pace, with a unit: --pace 100Mbit"),
-    ("-J", "write --json"),
-    ("-n", "a net test takes a time: write --time SECONDS"),
-    ("-p", "write --ports LOW-HIGH"),
-];
-/// Commands of other tools, typed as the first word.
-const TOOLS: [&str; 5] = ["cp", "scp", "rsync", "mv", "bbcp"];
+/// Names of other tools, typed in front of what `copy` takes.
+const TOOLS: [&str; 4] = ["cp", "scp", "rsync", "bbcp"];
 
-/// What to write in the place of an option that the program does not have: `typed` is one word of
+/// What to write in the place of an option that the command does not have: `typed` is one word of
 /// the command line, perhaps several letters behind one dash.
 pub(super) fn option(command: CommandId, typed: &str) -> Option<String> {
     let name = typed.split('=').next().unwrap_or(typed);
-    let own = if command == CommandId::NetTest { NET_TEST } else { &[] };
-    let known = |name: &str| own.iter().chain(OPTIONS).find(|(known, _)| *known == name);
-    if let Some((name, instead)) = known(name) {
+    if let Some(instead) = instead(command, name) {
         return Some(format!("{name} is not known: {instead}"));
     }
     // -avz: each letter by itself.
-    let letters = typed.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
+    let letters = typed.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
     let said: Vec<String> = letters
         .chars()
         .filter_map(|letter| {
-            let (name, instead) = known(&format!("-{letter}"))?;
-            Some(format!("{name}: {instead}"))
+            let name = format!("-{letter}");
+            Some(format!("{name}: {}", instead(command, &name)?))
         })
         .collect();
-    (!said.is_empty()).then(|| format!("{typed} is not known: {}", said.join("; ")))
+    let whole = (!said.is_empty()).then(|| format!("{typed} is not known: {}", said.join("; ")));
+    whole.or_else(|| of_others(command, name))
+}
+
+/// What to write instead of one option. A command that is no copy answers with what it has itself.
+fn instead(command: CommandId, name: &str) -> Option<String> {
+    let own = match command {
+        CommandId::NetTest => list::NET_TEST,
+        CommandId::Spread => list::SPREAD,
+        CommandId::Verify => list::VERIFY,
+        _ => &[],
+    };
+    let of = |rows: &'static [Habit]| {
+        rows.iter().filter(move |row| name.starts_with('-') && row.words.contains(&name))
+    };
+    let answer = |row: &Habit| match row.here {
+        Here::Instead(text) | Here::Differs(text) => Some(text.replace('`', "")),
+        Here::Same(_) => None,
+    };
+    if let Some(own) = of(own).find_map(answer) {
+        return Some(own);
+    }
+    let text = of(list::COPY).find_map(answer)?;
+    let is_copy = matches!(command, CommandId::Copy | CommandId::Submit | CommandId::ModelPredict);
+    let has_them = named(&text).next().is_some()
+        && named(&text).all(|option| options::find(command, option).is_some());
+    (is_copy || has_them).then_some(text)
+}
+
+/// The options that a text tells to write.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', ',', ':', ';', '(', ')', '\'']).filter_map(|word| word.strip_prefix("--"))
+}
+
+/// Names the commands that have the option.
+fn of_others(command: CommandId, name: &str) -> Option<String> {
+    let long = name.strip_prefix("--");
+    let letter = name.strip_prefix('-').filter(|rest| rest.chars().count() == 1);
+    let is_it = |option: &options::Description| match (long, letter) {
+        (Some(long), _) => option.name == long,
+        (None, Some(letter)) => option.letter.is_some_and(|own| letter.starts_with(own)),
+        (None, None) => false,
+    };
+    let option = options::of(CommandId::Copy).map(|option| option.description()).find(is_it)?;
+    let (typed, copy) = (command.typed(), CommandId::Copy.typed());
+    let word = if command == CommandId::Copy { return None } else { option.name };
+    Some(format!("{typed} has no {name}: --{word} is an option of {copy}"))
+}
+
+/// What to write in the place of a command that the program does not have.
+pub(super) fn command(word: &str) -> Option<String> {
+    let row = list::COPY.iter().find(|row| !word.starts_with('-') && row.words.contains(&word))?;
+    match row.here {
+        Here::Instead(text) if !Path::new(word).exists() => {
+            Some(format!("there is no command {word}: {}", text.replace('`', "")))
+        }
+        _ => None,
+    }
+}
+
+/// What a letter is elsewhere, where a value that `copy` refuses shows that that was meant.
+pub(super) fn other_meaning(words: &[OsString], why: &str) -> Option<String> {
+    let letters = words.iter().filter_map(|word| word.to_str()?.strip_prefix('-'));
+    let letters: String = letters.filter(|letters| !letters.starts_with('-')).collect();
+    list::COPY.iter().find_map(|row| {
+        let Here::Differs(text) = row.here else { return None };
+        let letter = row.words[0].strip_prefix('-')?;
+        let option = options::of(CommandId::Copy)
+            .map(|option| option.description())
+            .find(|option| option.letter.is_some_and(|own| letter.starts_with(own)))?;
+        let is_meant = letters.contains(letter) && why.contains(&format!("--{} '", option.name));
+        is_meant.then(|| text.replace('`', ""))
+    })
 }
 
 /// The words without the name of another tool in front: `datapump cp a b`.
@@ -106,34 +128,107 @@ fn names_something(word: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::options;
+    use crate::cli::typed::{Stop, Typed};
+
+    fn answer(line: &str) -> String {
+        let words = std::iter::once("datapump").chain(line.split_whitespace());
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        match Typed::parse(&words) {
+            Err(Stop::Wrong { text, .. }) => text,
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Each row is answered as it says, whatever stands beside it.
+    #[test]
+    fn the_parser_answers_each_row() {
+        let rows = |command, rows: &'static [Habit]| rows.iter().map(move |row| (command, row));
+        let rows = rows(CommandId::Copy, list::COPY)
+            .chain(rows(CommandId::NetTest, list::NET_TEST))
+            .chain(rows(CommandId::Spread, list::SPREAD))
+            .chain(rows(CommandId::Verify, list::VERIFY));
+        for (command, row) in rows {
+            for word in row.words {
+                let option = options::of(command).map(|option| option.description()).find(|it| {
+                    let letter = it.letter.map(|letter| format!("-{letter}"));
+                    *word == format!("--{}", it.name) || letter.is_some_and(|own| own == *word)
+                });
+                match row.here {
+                    Here::Same(_) => assert!(option.is_some(), "there is no {word}"),
+                    Here::Differs(text) => {
+                        assert!(option.is_some(), "there is no {word}");
+                        let text = text.replace('`', "");
+                        for line in
+                            [format!("copy -rz{} a b", &word[1..]), format!("copy {word} a b")]
+                        {
+                            assert!(answer(&line).contains(&text), "{line}: {}", answer(&line));
+                        }
+                    }
+                    Here::Instead(text) => {
+                        assert!(option.is_none(), "{} has {word}", command.typed());
+                        let text = text.replace('`', "");
+                        let line = match word.starts_with('-') {
+                            true => format!("{} {word} a b", command.typed()),
+                            false => format!("{word} a b"),
+                        };
+                        // -h asks for help before anything is wrong.
+                        let said = if *word == "-h" { text.clone() } else { answer(&line) };
+                        assert!(said.contains(&text), "{line}: {said}");
+                        for option in named(&text) {
+                            let is_there = options::find(command, option).is_some()
+                                || options::find(CommandId::Copy, option).is_some()
+                                    && text.contains("datapump copy")
+                                || ["help", "version"].contains(&option);
+                            assert!(is_there, "{word}: there is no --{option}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The guide's table has the rows of the list, and no other.
+    #[test]
+    fn the_guide_has_the_list() {
+        let mut table = String::from("| typed there | by users of | here |\n|---|---|---|\n");
+        for Habit { of, words, here } in list::COPY {
+            let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+            let here = match here {
+                Here::Same("") => "the same".into(),
+                Here::Same(text) => format!("the same: {text}"),
+                Here::Instead(text) | Here::Differs(text) => text.to_string(),
+            };
+            table.push_str(&format!("| {} | {of} | {here} |\n", words.join(", ")));
+        }
+        let guide = include_str!("../../docs/guide/copying.md");
+        let section = guide.split("## For users of scp, rsync and rclone\n").nth(1).unwrap();
+        let rows: String =
+            section.split_inclusive('\n').filter(|line| line.starts_with('|')).collect();
+        assert!(rows == table, "docs/guide/copying.md has another table than this:\n{table}");
+    }
 
     #[test]
     fn options_of_other_tools() {
         let cases = [
-            ("-P", Some("-P is not known: for a port of ssh write --port PORT")),
-            ("--bwlimit=100", Some("--bwlimit is not known: write --rate")),
+            (CommandId::Copy, "--bwlimit=100", "--bwlimit is not known: write --rate"),
             (
+                CommandId::Copy,
                 "-az",
-                Some(
-                    "-az is not known: -a: write -r -A: folders; owners and extended attributes \
-                     too; -z: compression is on where it helps",
-                ),
+                "-az is not known: -a: write -r; with owners and attributes -r -A; -z: \
+                 compression is on where it helps",
             ),
-            ("--limit", Some("--limit is not known: write --rate, with a unit")),
-            ("--log-file", Some("--log-file is not known: write --log FILE")),
-            ("--nonsense", None),
-            ("-q", None),
+            (CommandId::NetTest, "-P", "-P is not known: for several streams write --streams N"),
+            (CommandId::Doctor, "-e", "-e is not known: write --ssh COMMAND"),
+            (CommandId::Verify, "-r", "verify has no -r: --recursive is an option of copy"),
+            (CommandId::Doctor, "--delete", "doctor has no --delete: --delete is an option of"),
+            (CommandId::Copy, "--nonsense", ""),
+            (CommandId::Copy, "-q", ""),
+            // What only a copy does is no answer of others.
+            (CommandId::Doctor, "-t", ""),
         ];
-        let streams = "-P is not known: for several streams write --streams N".to_string();
-        assert_eq!(option(CommandId::NetTest, "-P"), Some(streams));
-        for (typed, expect) in cases {
-            let said = option(CommandId::Copy, typed);
-            let fits = match (&said, expect) {
-                (Some(said), Some(expect)) => said.starts_with(expect),
-                (said, expect) => said.is_none() && expect.is_none(),
-            };
-            assert!(fits, "{typed}: {said:?}");
+        for (command, typed, expect) in cases {
+            let said = option(command, typed).unwrap_or_default();
+            assert!(said.starts_with(expect) && said.is_empty() == expect.is_empty(), "{said}");
         }
     }
 
@@ -158,18 +253,5 @@ mod tests {
             assert_eq!(without_verb(&typed(&words)), typed(copied), "{words:?}");
         }
         assert_eq!(without_verb(&typed(&["a", "host:"])).len(), 2);
-    }
-
-    /// A tip names an option that exists, and no option that `copy` has gets a tip.
-    #[test]
-    fn tips_name_options_that_exist() {
-        for (name, instead) in OPTIONS {
-            let long = name.strip_prefix("--").unwrap_or_default();
-            assert!(options::find(CommandId::Copy, long).is_none(), "copy has {name}");
-            for word in instead.split([' ', ',', ':', ';']).filter_map(|w| w.strip_prefix("--")) {
-                let is_named = options::find(CommandId::Copy, word).is_some();
-                assert!(is_named || *name == format!("--{word}") || word == "help", "{instead}");
-            }
-        }
     }
 }

@@ -370,6 +370,13 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
         (ErrorKind::UnknownArgument, _) if tip(words, why).is_some() => {
             Stop::wrong(words, tip(words, why).unwrap_or_default())
         }
+        (ErrorKind::InvalidSubcommand, None) if command_elsewhere(why).is_some() => {
+            Stop::wrong(words, command_elsewhere(why).unwrap_or_default())
+        }
+        (ErrorKind::ValueValidation, _) if habits::other_meaning(words, &text).is_some() => {
+            let other = habits::other_meaning(words, &text).unwrap_or_default();
+            Stop::wrong(words, format!("{} ({other})", text.trim_end()))
+        }
         (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
             if !is_misspelt(why) && means_copy(words) =>
         {
@@ -392,8 +399,12 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
     }
 }
 
-/// The error without suggestions of commands that only datapump itself starts.
+/// The error without suggestions of commands that only datapump itself starts, and without the one
+/// to take an unknown option for a value.
 fn without_hidden(mut why: clap::Error) -> clap::Error {
+    if why.kind() == ErrorKind::UnknownArgument {
+        why.remove(ContextKind::Suggested);
+    }
     let is_hidden = |name: &String| match command_id::branch(name) {
         Some(Branch::Command(command)) => command.is_hidden(),
         _ => false,
@@ -420,10 +431,22 @@ fn tip(words: &[OsString], why: &clap::Error) -> Option<String> {
         letters.zip(letter).is_some_and(|(letters, letter)| letters.contains(letter))
     };
     let whole = words.iter().filter_map(|word| word.to_str()).find(of_letter);
-    let is_net_test = words.get(1).is_some_and(|word| word == CommandId::NetTest.name());
-    let command = if is_net_test { CommandId::NetTest } else { CommandId::Copy };
+    let first = words.get(1).and_then(|word| word.to_str()).and_then(command_id::branch);
+    let command = match first {
+        Some(Branch::Command(command)) => *command,
+        Some(Branch::Group(group)) => group.alone.unwrap_or(group.commands[0]),
+        None => CommandId::Copy,
+    };
     let of = |word: &str| habits::option(command, word);
     whole.and_then(of).or_else(|| of(typed))
+}
+
+/// What to type here instead of a command of another tool.
+fn command_elsewhere(why: &clap::Error) -> Option<String> {
+    match why.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => habits::command(typed),
+        _ => None,
+    }
 }
 
 /// True if the word in the place of a command is nearly one: `kopy`.
