@@ -318,3 +318,20 @@ fn attributes_without_room_are_no_full_disk() {
         assert!(fs::read(from).unwrap() == fs::read(to).unwrap(), "{name}\n{ran}");
     }
 }
+
+/// A time that ext4 does not have is told, and no difference in the next run.
+#[test]
+fn times_beyond_the_last_one_are_told() {
+    need_root("a file system is mounted");
+    let recipe = |name| file_systems::ALL.iter().find(|recipe| recipe.name == name).unwrap();
+    let scene = Scene::new();
+    let (near, far) = (recipe("tmpfs").mount(&scene), recipe("ext4").mount(&scene));
+    write_file(&near.at.join("late"), 1, 3000);
+    let mut touch = Command::new(need("touch", "coreutils"));
+    assert!(touch.args(["-d", "2500-01-01"]).arg(near.at.join("late")).status().unwrap().success());
+    let line = format!("copy --json -r {}/ {}/dst", near.at.display(), far.at.display());
+    let said = warnings(&scene.succeed(&line));
+    assert!(said.len() == 1 && said[0].contains("times are not kept"), "{said:?}");
+    let ran = scene.succeed(&format!("{line} --skip-unchanged"));
+    assert_eq!(ran.events().pop().unwrap()["record"]["moved"]["kept"], 1, "{ran}");
+}

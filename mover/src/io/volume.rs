@@ -66,6 +66,11 @@ pub struct Mtime {
     pub nanos: u32,
 }
 
+/// The last time that a file system with 32 bits has (2038), and that of ext4 (2446).
+const LATEST_S: [i64; 2] = [i32::MAX as i64, (1 << 34) - (1 << 31) - 1];
+/// The first one of both (1901).
+const EARLIEST_S: i64 = i32::MIN as i64;
+
 impl Mtime {
     /// True where `kept` is this time, or what a file system keeps of it: NTFS cuts times to
     /// 100 ns, others to 1 us, 10 ms, 1 s (sshfs, exFAT, ext3) or 2 s (FAT). What a file system
@@ -74,7 +79,21 @@ impl Mtime {
         const STEPS_NS: [u32; 4] = [100, 1_000, 10_000_000, 1_000_000_000];
         let cut = |step: u32| Mtime { nanos: self.nanos - self.nanos % step, ..self };
         let cut_to_2_s = Mtime { seconds: self.seconds - self.seconds.rem_euclid(2), nanos: 0 };
-        kept == self || kept == cut_to_2_s || STEPS_NS.iter().any(|step| kept == cut(*step))
+        let is_beyond = || {
+            let latest = LATEST_S.iter().any(|end| kept.seconds == *end && self.seconds > *end);
+            let earliest = kept.seconds == EARLIEST_S && self.seconds < EARLIEST_S;
+            kept.nanos == 0 && (latest || earliest)
+        };
+        kept == self
+            || kept == cut_to_2_s
+            || STEPS_NS.iter().any(|step| kept == cut(*step))
+            || is_beyond()
+    }
+
+    /// True where some file systems have no such time: the kernel sets the next one that they have,
+    /// without a word.
+    pub fn is_far_off(self) -> bool {
+        self.seconds < EARLIEST_S || self.seconds > LATEST_S[0]
     }
 }
 
@@ -522,6 +541,12 @@ mod tests {
             ((7, 123_456_789), (5, 0), false),
             ((8, 0), (7, 0), false),
             ((8, 0), (6, 0), false),
+            // Beyond what ext4 has.
+            ((15_032_385_536, 5), (15_032_385_535, 0), true),
+            ((15_032_385_534, 5), (15_032_385_535, 0), false),
+            ((-2_147_483_649, 5), (-2_147_483_648, 0), true),
+            ((i64::MAX, 0), (2_147_483_647, 0), true),
+            ((7, 0), (2_147_483_647, 0), false),
         ];
         for (source, there, expect) in cases {
             let (source, there) = (at(source.0, source.1), at(there.0, there.1));

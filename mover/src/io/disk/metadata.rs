@@ -102,7 +102,12 @@ impl Disk {
         mtime: Mtime,
     ) -> Result<(), Errno> {
         rustix::fs::futimens(fd, &timestamps(mtime))
-            .or_else(|errno| self.told_if_refused(What::Time, path, errno))
+            .or_else(|errno| self.told_if_refused(What::Time, path, errno))?;
+        if mtime.is_far_off() && status_from(&rustix::fs::fstat(fd)?).mtime.seconds != mtime.seconds
+        {
+            self.refuse(What::Time, path, Errno::RANGE);
+        }
+        Ok(())
     }
 
     /// What a file system does not have, or not for this user, is told once; a fault of it stays
