@@ -56,10 +56,7 @@ fn fate(kind: Kind, consumer: Consumer) -> Fate {
         (Consumer::Receipt | Consumer::Verify, _) => copied,
         // Folders are counted.
         (Consumer::Events | Consumer::DryRun, Kind::Folder) => Fate::Silent,
-        (Consumer::Events, _) => copied,
-        // It opens nothing.
-        (Consumer::DryRun, Kind::Unreadable) => Fate::There,
-        (Consumer::DryRun, _) => copied,
+        (Consumer::Events | Consumer::DryRun, _) => copied,
         // What is there already is not copied again, whether its names are joined or not.
         (Consumer::Again | Consumer::Compared, _) if copied == Fate::There => Fate::Silent,
         (Consumer::Again | Consumer::Compared, _) => copied,
