@@ -57,6 +57,8 @@ pub(crate) struct Group {
     /// The command of the first word alone, if there is one.
     pub alone: Option<CommandId>,
     pub commands: &'static [CommandId],
+    /// What else may follow: a word of the command alone, which `--help` lists among the commands.
+    pub words: &'static [(&'static str, &'static str)],
 }
 
 /// The command tree, in the order of `--help`.
@@ -73,6 +75,7 @@ pub(crate) const TREE: &[Branch] = &[
         about: CommandId::Measure.about(),
         alone: Some(CommandId::Measure),
         commands: &[CommandId::MeasureCodec],
+        words: &[],
     }),
     Branch::Command(CommandId::NetTest),
     Branch::Group(&Group {
@@ -80,12 +83,14 @@ pub(crate) const TREE: &[Branch] = &[
         about: "Fit, show and use the cost model of a host",
         alone: None,
         commands: &[CommandId::ModelFit, CommandId::ModelShow, CommandId::ModelPredict],
+        words: &[],
     }),
     Branch::Group(&Group {
         name: "results",
         about: "List, show and export the recorded runs",
         alone: None,
         commands: &[CommandId::ResultsList, CommandId::ResultsShow, CommandId::ResultsExport],
+        words: &[],
     }),
     Branch::Command(CommandId::Explain),
     Branch::Command(CommandId::Report),
@@ -95,6 +100,10 @@ pub(crate) const TREE: &[Branch] = &[
         about: CommandId::Sweep.about(),
         alone: Some(CommandId::Sweep),
         commands: &[CommandId::SweepShow, CommandId::SweepCompare, CommandId::SweepProfile],
+        words: &[(
+            "install",
+            "Write a service and a timer of systemd that measure a campaign regularly",
+        )],
     }),
     Branch::Group(&Group {
         name: "spread",
@@ -107,12 +116,14 @@ pub(crate) const TREE: &[Branch] = &[
             CommandId::SpreadReport,
             CommandId::SpreadWork,
         ],
+        words: &[],
     }),
     Branch::Group(&Group {
         name: "config",
         about: CommandId::ConfigShow.about(),
         alone: None,
         commands: &[CommandId::ConfigShow],
+        words: &[],
     }),
     Branch::Command(CommandId::Man),
     Branch::Command(CommandId::Completions),

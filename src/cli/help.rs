@@ -22,6 +22,7 @@ pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump report [WHAT] --html FILE\n\
                             \x20      datapump doctor [HOST]\n\
                             \x20      datapump sweep --hosts FILE|s3://BUCKET/PREFIX [OPTIONS]\n\
+                            \x20      datapump sweep install --every TIME [OPTIONS]\n\
                             \x20      datapump sweep show|compare|profile [OPTIONS] [CAMPAIGN]...\n\
                             \x20      datapump spread [OPTIONS] SRC... DST\n\
                             \x20      datapump spread status|resume|cancel|report JOB\n\
@@ -131,6 +132,7 @@ pub(crate) const ENDPOINTS: &[(&str, &str)] = &[
         "ssh://[USER@]HOST[:PORT]/PATH",
         "the same with a port; PATH is from the root, /~/PATH from the home folder",
     ),
+    ("s3://BUCKET[/KEY]", "an object of a store, or all objects below a key"),
     ("-", "as SRC, standard input (named stdin in a folder); as DST, standard output"),
     ("null:4G", "as SRC, 4 GiB of generated data at no cost; as DST, null: discards all data"),
     ("zero:4G, random:4G", "as SRC, 4 GiB of zero bytes, or of random bytes from --seed"),
@@ -153,10 +155,44 @@ exists is never a pattern. In a URL %20 is a space.";
 pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("datapump copy big.tar host:/data/", "push one file"),
     ("datapump copy -r host:project .", "pull a folder; run it again to resume"),
-    ("datapump copy -r src/ host:dst", "copy the contents of src into dst"),
-    ("tar c . | datapump copy - host:all.tar", "push a pipe"),
-    ("datapump copy null:20G host:null:", "measure the path without disks"),
+    ("datapump copy -r -u src/ host:dst", "copy what is new or was changed in src into dst"),
+    ("datapump copy -n -v -r --delete src/ host:dst", "show what a mirror would copy and delete"),
+    ("datapump copy -r results s3://bucket/run7/", "upload a folder to an object store"),
 ];
+
+/// The kinds of SRC and DST that `copy -h` shows, of those above.
+const FIRST_ENDPOINTS: [&str; 4] =
+    ["PATH", "[USER@]HOST:PATH", "ssh://[USER@]HOST[:PORT]/PATH", "s3://BUCKET[/KEY]"];
+
+/// The options that `copy -h` shows: those of daily use.
+pub(super) const FIRST_OPTIONS: [&str; 22] = [
+    "recursive",
+    "update",
+    "overwrite",
+    "checksum",
+    "archive",
+    "exclude",
+    "include",
+    "files-from",
+    "delete",
+    "dry-run",
+    "mkpath",
+    "manifest",
+    "port",
+    "identity",
+    "streams",
+    "rate",
+    "compress",
+    "quiet",
+    "verbose",
+    "json",
+    "stats",
+    "explain",
+];
+
+/// Below the options of `copy -h`.
+pub(super) const MORE_OF_COPY: &str =
+    "'datapump copy --help' has all options, all kinds of SRC and DST, and the exit codes.";
 
 /// Where the program keeps what it keeps, for the man pages.
 pub(crate) const FILES: &[(&str, &str)] = &[
@@ -203,18 +239,37 @@ pub(crate) fn exit_codes() -> Vec<(String, &'static str)> {
     std::iter::once(("0".to_string(), "everything was copied")).chain(failures).collect()
 }
 
-/// The first screen below the synopsis.
+/// The first screen below the synopsis, exit codes last.
 pub(crate) fn first_screen() -> String {
-    let codes = exit_codes();
-    let codes: Vec<(&str, &str)> =
-        codes.iter().map(|(code, text)| (code.as_str(), *text)).collect();
+    format!("{}\n{}", before_options(), exit_codes_section())
+}
+
+/// What is above the options of `copy --help`.
+pub(super) fn before_options() -> String {
     format!(
-        "{}\n{}\n\n{}\n{}",
+        "{}\n{}\n\n{}",
         section("SRC and DST:", ENDPOINTS),
         indented(TRAILING_SLASH),
         section("Examples:", EXAMPLES),
-        section("Exit codes:", &codes).trim_end(),
     )
+}
+
+/// What is above the options of `copy -h`, which fits one screen.
+pub(super) fn before_first_options() -> String {
+    let is_first = |row: &&(&str, &str)| FIRST_ENDPOINTS.contains(&row.0);
+    let endpoints: Vec<(&str, &str)> = ENDPOINTS.iter().filter(is_first).copied().collect();
+    format!(
+        "{}  With a trailing slash SRC/ is what is in the folder, SRC the folder itself.\n\n{}",
+        section("SRC and DST:", &endpoints),
+        section("Examples:", EXAMPLES).trim_end(),
+    )
+}
+
+pub(super) fn exit_codes_section() -> String {
+    let codes = exit_codes();
+    let codes: Vec<(&str, &str)> =
+        codes.iter().map(|(code, text)| (code.as_str(), *text)).collect();
+    section("Exit codes:", &codes).trim_end().to_string()
 }
 
 /// A heading with two aligned columns below it.
@@ -260,7 +315,9 @@ mod tests {
 
     use super::*;
     use crate::cli::bbcp;
+    use crate::cli::command_id::CommandId;
     use crate::cli::man::ManArgs;
+    use crate::cli::parser;
     use crate::cli::typed::Typed;
     use crate::cli::words;
 
@@ -324,6 +381,44 @@ mod tests {
 
     const OWN: [&str; 2] = ["datapump", "bbcp"];
 
+    /// `copy -h` is what a terminal shows at once, and its end says where the rest is. The exit
+    /// codes are the end of `copy --help`, and are there once.
+    #[test]
+    fn the_help_of_copy_begins_with_what_matters() {
+        let mut copy = parser::leaf(CommandId::Copy);
+        let short = copy.render_help().to_string();
+        let is_option = |line: &&str| line.trim_start().starts_with('-') && line.starts_with("  ");
+        assert!(short.lines().filter(is_option).count() <= 25, "{short}");
+        assert!(short.lines().count() <= 54, "{} lines\n{short}", short.lines().count());
+        for name in FIRST_OPTIONS {
+            assert!(short.contains(&format!("--{name}")), "--{name}\n{short}");
+        }
+        for name in FIRST_ENDPOINTS {
+            assert!(short.contains(&format!("\n  {name}  ")), "{name}\n{short}");
+        }
+        let long = copy.render_long_help().to_string();
+        assert_eq!(long.matches("Exit codes:").count(), 1);
+        let end = long.split("Exit codes:").nth(1).unwrap();
+        assert!(!end.contains("--") && end.contains("130"), "{end}");
+    }
+
+    /// What only one kind of command has stands above what it shares with copies.
+    #[test]
+    fn own_options_come_before_shared_ones() {
+        let cases = [
+            (CommandId::Spread, "--on", "--exclude"),
+            (CommandId::Spread, "--on", "--account"),
+            (CommandId::NetTest, "--time", "--ssh"),
+            (CommandId::Measure, "--request-sizes", "--ssh"),
+            (CommandId::Sweep, "--hosts", "--ssh"),
+        ];
+        for (command, own, shared) in cases {
+            let text = parser::leaf(command).render_help().to_string();
+            let at = |name: &str| text.find(&format!("{name} <")).unwrap();
+            assert!(at(own) < at(shared), "{own} below {shared} of {}", command.typed());
+        }
+    }
+
     #[test]
     fn every_class_is_on_the_first_screen_and_lines_fit() {
         let screen = first_screen();
@@ -334,6 +429,6 @@ mod tests {
         for line in screen.lines() {
             assert!(line.chars().count() <= 110, "{line}");
         }
-        assert!(screen.lines().count() <= 32, "the first screen is one screen");
+        assert!(screen.lines().count() <= 33, "the first screen is one screen");
     }
 }

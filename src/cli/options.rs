@@ -166,9 +166,25 @@ pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyOption> {
     tables.into_iter().flatten().copied()
 }
 
-/// The options of a command.
+/// The options of a command, its own before those that it shares.
 pub(super) fn of(command: CommandId) -> impl Iterator<Item = &'static dyn AnyOption> {
-    all().filter(move |option| option.description().commands.contains(&command))
+    let of_it = move || all().filter(move |it| it.description().commands.contains(&command));
+    let is_own = move |option: &&dyn AnyOption| Some(option.description().group) == own(command);
+    of_it().filter(is_own).chain(of_it().filter(move |option| !is_own(option)))
+}
+
+/// The group that no other kind of command has.
+fn own(command: CommandId) -> Option<Group> {
+    match command {
+        CommandId::NetTest => Some(Group::NetTest),
+        CommandId::Measure | CommandId::MeasureCodec => Some(Group::Measuring),
+        CommandId::Submit => Some(Group::Slurm),
+        _ => match command.first_word() {
+            "sweep" => Some(Group::Sweeping),
+            "spread" => Some(Group::Spreading),
+            _ => None,
+        },
+    }
 }
 
 /// The option of this name that a command takes.

@@ -66,6 +66,10 @@ fn with_commands(group: &'static Group, first: Command) -> Command {
     let first = first.subcommand_value_name("COMMAND");
     let first =
         group.commands.iter().fold(first, |first, command| first.subcommand(leaf(*command)));
+    let first = group.words.iter().fold(first, |first, (word, about)| match group.alone {
+        Some(alone) => first.subcommand(with_arguments(alone, Command::new(*word).about(*about))),
+        None => first,
+    });
     let below = group.commands.iter().flat_map(|command| options::of(*command));
     below.fold(first, |first, option| {
         let known = first.get_arguments().any(|arg| arg.get_id() == option.description().name);
@@ -206,12 +210,18 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
 fn copy(with_words: Command) -> Command {
     with_words
         .override_usage(help::SYNOPSIS_COPY)
-        .before_help(help::first_screen())
-        .help_template("{about}\n\n{usage-heading} {usage}\n\n{before-help}{all-args}")
+        .before_help(help::before_first_options())
+        .before_long_help(help::before_options())
+        .after_help(help::MORE_OF_COPY)
+        .after_long_help(help::exit_codes_section())
+        .help_template("{about}\n\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}")
         // The screen above says more about them than two lines below it could.
         .mut_args(|arg| match arg.is_positional() {
             true => arg.hide_short_help(true).hide_long_help(true),
-            false => arg,
+            false => {
+                let is_first = help::FIRST_OPTIONS.contains(&arg.get_id().as_str());
+                arg.hide_short_help(!is_first)
+            }
         })
 }
 

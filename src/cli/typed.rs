@@ -320,6 +320,13 @@ fn of_group(
     outside: &Outside,
 ) -> Result<Typed, String> {
     match first.remove_subcommand() {
+        Some((name, second)) if group.words.iter().any(|(word, _)| *word == name) => {
+            let alone = group.alone.ok_or_else(|| actions(group))?;
+            let mut typed = Typed::of(alone, vec![first, second], outside)?;
+            // The command takes it as the first of its words.
+            typed.words.entry(CAMPAIGN.into()).or_default().insert(0, name.into());
+            Ok(typed)
+        }
         Some((name, second)) => {
             let command = group.commands.iter().find(|command| command.name() == name);
             let command = command.ok_or_else(|| actions(group))?;
@@ -375,7 +382,8 @@ fn stop(words: &[OsString], why: &clap::Error) -> Stop {
         }
         (ErrorKind::ValueValidation, _) if habits::other_meaning(words, &text).is_some() => {
             let other = habits::other_meaning(words, &text).unwrap_or_default();
-            Stop::wrong(words, format!("{} ({other})", text.trim_end()))
+            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+            Stop::wrong(words, format!("{text} ({other})"))
         }
         (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, _)
             if !is_misspelt(why) && means_copy(words) =>
@@ -480,5 +488,7 @@ fn is_option(word: &OsStr) -> bool {
     word.len() > 1 && word.as_encoded_bytes().starts_with(b"-")
 }
 
+/// The words of `sweep`.
+const CAMPAIGN: &str = "CAMPAIGN";
 const NO_COMMAND: &str = "no command; write 'datapump copy SRC DST' to copy, 'datapump demo' to \
                           see it work, or 'datapump --help'";

@@ -198,6 +198,9 @@ impl Limits {
         match unit {
             Unit::Count if max == u64::MAX => format!("a number from {min} up"),
             Unit::Count => format!("a number from {min} to {max}"),
+            Unit::Bytes if max == SIZE_MAX && min < 2 => {
+                format!("a size from {} up, such as 10K, 5M or 2G", Bytes(min).typed())
+            }
             Unit::Bytes if max == SIZE_MAX => format!("a size from {} up", Bytes(min).typed()),
             Unit::Bytes if step > 1 => format!(
                 "a multiple of {} from {} to {}",
