@@ -1,6 +1,7 @@
 //! `datapump limit`: the copies that run on this host, and the limit of their rate.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -75,8 +76,13 @@ pub(super) fn run(args: &LimitArgs) -> u8 {
                 0
             }
             Err(why) => {
+                // Nobody listens: that says no more than the sentence.
+                let why = match why.kind() {
+                    ErrorKind::ConnectionRefused | ErrorKind::NotFound => String::new(),
+                    _ => format!(" ({why})"),
+                };
                 let text = format!(
-                    "datapump: process {process} is no copy of yours that runs here ({why}); \
+                    "datapump: process {process} is no copy of yours that runs here{why}; \
                      'datapump limit' lists those that are"
                 );
                 console::say_line(Channel::Stderr, &text);

@@ -148,11 +148,26 @@ fn errors() {
     }
 }
 
+/// What people type who use other programs, and what they are told: one line each.
+#[test]
+fn wrong_commands() {
+    let lines = include_str!("../data/wrong-commands.txt").lines();
+    let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
+    assert!(lines.len() >= 70, "{} commands are few", lines.len());
+    let said: Vec<String> = lines.iter().map(|line| said(line)).collect();
+    for text in &said {
+        assert!(!text.contains("as a value, use"), "{text}");
+    }
+    insta::assert_snapshot!("wrong-commands", said.join("\n"));
+}
+
 /// The command line, its exit code, and all its output.
 fn said(line: &str) -> String {
     let scene = Scene::new();
     fs::create_dir(scene.path("folder")).unwrap();
     write_file(&scene.path("file"), 1, 1000);
+    fs::write(scene.path("name.toml"), "[defaults]\nstraems = 8\n").unwrap();
+    fs::write(scene.path("unit.toml"), "[defaults]\nrate = \"10\"\n").unwrap();
     let ran = scene.run(line);
     assert_ne!(ran.code, 0, "{line}\n{ran}");
     let both = format!("{}{}", ran.stdout_text(), ran.stderr);
