@@ -17,6 +17,7 @@ mod wan;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    bench::machine::commit();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {

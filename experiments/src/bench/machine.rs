@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use super::{Options, memory};
 use xtask::packages;
@@ -105,10 +106,15 @@ fn distribution() -> String {
     name.unwrap_or("unknown system").trim_matches('"').to_string()
 }
 
-fn commit() -> String {
-    let changes = git("status --porcelain --untracked-files=no").unwrap_or_default();
-    let state = if changes.trim().is_empty() { "" } else { " with changes that are not committed" };
-    format!("{}{state}", head())
+/// The commit of the working tree when this is first asked: what is built then is measured, and
+/// the tree may go on while a long experiment runs.
+pub(crate) fn commit() -> &'static str {
+    static COMMIT: LazyLock<String> = LazyLock::new(|| {
+        let changes = git("status --porcelain --untracked-files=no").unwrap_or_default();
+        let is_clean = changes.trim().is_empty();
+        head() + if is_clean { "" } else { " with changes that are not committed" }
+    });
+    &COMMIT
 }
 
 /// The commit of the working tree.
