@@ -335,3 +335,26 @@ fn times_beyond_the_last_one_are_told() {
     let ran = scene.succeed(&format!("{line} --skip-unchanged"));
     assert_eq!(ran.events().pop().unwrap()["record"]["moved"]["kept"], 1, "{ran}");
 }
+
+/// A second name that has no room as a file of its own leaves nothing behind.
+#[test]
+fn a_second_name_without_room_leaves_nothing() {
+    need_root("a file system is mounted");
+    let recipe = file_systems::ALL.iter().find(|recipe| recipe.name == "exfat").unwrap();
+    if !Path::new("/dev/fuse").exists() {
+        return println!("this kernel has no FUSE, so it is not tried");
+    }
+    let scene = Scene::new();
+    let mounted = recipe.mount(&scene);
+    fs::create_dir(scene.path("src")).unwrap();
+    write_file(&scene.path("src/one"), 1, 40 << 20);
+    fs::hard_link(scene.path("src/one"), scene.path("src/two")).unwrap();
+    let ran = scene.run(&format!("copy -r @/src/ {}/dst", mounted.at.display()));
+    assert_eq!(ran.code, 5, "{ran}");
+    let there = fs::metadata(mounted.at.join("dst/one")).unwrap();
+    assert_eq!(there.len(), 40 << 20, "{ran}");
+    let left = data::files_below(&mounted.at);
+    let parts: Vec<_> =
+        left.iter().filter(|path| path.extension() == Some("part".as_ref())).collect();
+    assert!(parts.is_empty(), "{parts:?}\n{ran}");
+}

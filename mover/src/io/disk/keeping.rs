@@ -36,7 +36,11 @@ impl Disk {
         let (parent, name) = self.parent(path)?;
         match rustix::fs::linkat(&twin_parent, twin_name, &parent, name, AtFlags::empty()) {
             Err(errno) if has_no_links(errno) => {
-                self.copy_twin(path, twin)?;
+                if let Err(errno) = self.copy_twin(path, twin) {
+                    // It has no room, or a part of it that nobody goes on with would take some.
+                    let _ = rustix::fs::unlinkat(&parent, name, AtFlags::empty());
+                    return Err(errno);
+                }
                 self.refuse(What::HardLink, path, errno);
                 Ok(())
             }
