@@ -45,6 +45,7 @@ enum Becomes {
 
 use Argument::{Needed, None as Alone, Possible};
 use Becomes::{Nothing, Option as Opt, Page, Refused, Sources, Spelled, Words};
+use base::fault::reason;
 
 const fn flag(
     letter: char,
@@ -422,7 +423,8 @@ fn flags_in(typed: &str) -> Result<Vec<(&'static Flag, String)>, String> {
 }
 
 fn sources(list: &Path) -> Result<Vec<OsString>, String> {
-    let text = std::fs::read(list).map_err(|why| format!("-I '{}': {why}", list.display()))?;
+    let text =
+        std::fs::read(list).map_err(|why| format!("-I '{}': {}", list.display(), reason(&why)))?;
     let lines = text.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
     Ok(lines.map(|line| OsString::from_vec(line.to_vec())).collect())
 }

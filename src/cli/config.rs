@@ -16,6 +16,7 @@ use super::command_id::CommandId;
 use super::options::moving::{CONFIG, PROFILE};
 use super::options::{self, AnyOption, Group, Shape};
 use super::profile;
+use base::fault::reason;
 use mover::pump::source::pattern::Pattern;
 
 /// Where options may come from besides the command line.
@@ -125,8 +126,9 @@ impl Outside {
             Ok(text) => Config::parse(&path, &text).map(Some),
             Err(why) if why.kind() == io::ErrorKind::NotFound && !is_named => Ok(None),
             Err(why) => Err(format!(
-                "cannot read the configuration '{}': {why}; --config none does without",
-                path.display()
+                "cannot read the configuration '{}': {}; --config none does without",
+                path.display(),
+                reason(&why)
             )),
         }
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::copying::{EXCLUDE, EXCLUDE_FROM, FILES_FROM, INCLUDE};
 use super::typed::Typed;
+use base::fault::reason;
 use base::limits::FILTER_BYTES_MAX;
 use mover::pump::source::covered::covered;
 use mover::pump::source::select;
@@ -67,7 +68,7 @@ fn of_file(path: &Path) -> Result<Vec<String>, String> {
         true => io::stdin().lock().take(most).read_to_end(&mut bytes),
         false => File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
     };
-    read.map_err(|why| format!("--exclude-from: cannot read {name}: {why}"))?;
+    read.map_err(|why| format!("--exclude-from: cannot read {name}: {}", reason(&why)))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("--exclude-from: {name} is longer than a list of patterns can be"));
     }

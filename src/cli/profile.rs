@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::command_id::CommandId;
 use super::options::moving::{CONFIG, PROFILE};
 use super::options::{self, AnyOption};
+use base::fault::reason;
 
 /// The options of a profile, each with a valid value. Options on the command line come later, and
 /// count.
@@ -18,7 +19,10 @@ pub(super) fn options(
     let path = path_of(name).map_err(text_of)?;
     let text = fs::read_to_string(&path).map_err(|why| {
         let shown = path.display();
-        text_of(format!("cannot read '{shown}': {why}; 'datapump sweep profile' writes it"))
+        text_of(format!(
+            "cannot read '{shown}': {}; 'datapump sweep profile' writes it",
+            reason(&why)
+        ))
     })?;
     let mut options = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -24,7 +24,7 @@ use crate::results::state_folder;
 use crate::spread::launcher::slurm::{Request, Slurm};
 use crate::spread::submitted::{Progress, Submitted};
 use analysis::report::escape;
-use base::fault::{Class, Fault};
+use base::fault::{Class, Fault, reason};
 use mover::io::clock;
 
 /// The arguments of `submit`.
@@ -73,7 +73,7 @@ fn folder_of(typed: &Typed) -> Result<PathBuf, String> {
         Some(folder) => folder,
         None => state_folder().ok_or(NO_HOME)?.join("submitted"),
     };
-    std::path::absolute(&folder).map_err(|why| format!("--submitted: {why}"))
+    std::path::absolute(&folder).map_err(|why| format!("--submitted: {}", reason(&why)))
 }
 
 const NO_HOME: &str = "there is no home directory: say --submitted DIR";

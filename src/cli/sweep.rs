@@ -33,7 +33,7 @@ use analysis::report::campaign as page;
 use analysis::report::json::{self, Event};
 use analysis::study::experiment::Order;
 use base::codec::{Coding, Compress};
-use base::fault::Fault;
+use base::fault::{Fault, reason};
 use base::job::Remote;
 use base::settings::{DataSet, Settings};
 use base::units::Nanos;
@@ -280,7 +280,10 @@ impl Campaign {
         };
         let shown = file.display();
         let text = fs::read_to_string(file).map_err(|why| {
-            format!("--hosts '{shown}': cannot be read: {why}; name a file with one host per line")
+            format!(
+                "--hosts '{shown}': cannot be read: {}; name a file with one host per line",
+                reason(&why)
+            )
         })?;
         let hosts = hosts::read(&text).map_err(|why| format!("--hosts '{shown}': {why}"))?;
         Ok(Campaign::with_hosts(hosts, args))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use base::fault::reason;
 use mover::io::system;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,7 +80,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), String> {
 /// The path with its links resolved, or that of the nearest folder above it that exists.
 fn real_folder(path: &Path) -> Result<PathBuf, String> {
     let whole = std::path::absolute(path)
-        .map_err(|why| format!("cannot find '{}': {why}", path.display()))?;
+        .map_err(|why| format!("cannot find '{}': {}", path.display(), reason(&why)))?;
     let there = whole.ancestors().find_map(|folder| folder.canonicalize().ok());
     there.ok_or_else(|| format!("cannot find '{}': no folder above it exists", path.display()))
 }

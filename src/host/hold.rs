@@ -14,6 +14,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
 
+use base::fault::reason;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
@@ -35,7 +36,7 @@ pub fn hold(end: PathEnd, who: &str) -> Result<(), String> {
 
 fn hold_as(name: &str, who: &str) -> Result<(), String> {
     let address = SocketAddr::from_abstract_name(name)
-        .map_err(|why| format!("cannot make a name for this host: {why}"))?;
+        .map_err(|why| format!("cannot make a name for this host: {}", reason(&why)))?;
     let refused =
         |holder: String| format!("it is being measured by {holder}: wait until that ends");
     let listener = match UnixListener::bind_addr(&address) {

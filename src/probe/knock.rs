@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use analysis::doctor::TestConnection;
+use base::fault::reason;
 use base::units::Nanos;
 use mover::io::tcp::{self, Tuning};
 use mover::io::{clock, system};
@@ -30,9 +31,10 @@ pub(crate) fn reflect(ports: Option<(u16, u16)>, token: Token) -> Result<u16, St
 
 fn listen(ports: Option<(u16, u16)>, token: Token, service: Service) -> Result<u16, String> {
     let listener = tcp::listen(ports, &Tuning::default())
-        .map_err(|why| format!("cannot listen on a port: {why}"))?;
-    let address = listener.local_addr().map_err(|why| format!("a listener has no port: {why}"))?;
-    listener.set_nonblocking(true).map_err(|why| format!("cannot listen: {why}"))?;
+        .map_err(|why| format!("cannot listen on a port: {}", reason(&why)))?;
+    let address =
+        listener.local_addr().map_err(|why| format!("a listener has no port: {}", reason(&why)))?;
+    listener.set_nonblocking(true).map_err(|why| format!("cannot listen: {}", reason(&why)))?;
     thread::spawn(move || wait(&listener, &token, service));
     Ok(address.port())
 }

@@ -13,6 +13,7 @@ use std::thread::{self, Thread};
 
 use analysis::accounting::moment::SoakerTimes;
 use base::cpus::Cpus;
+use base::fault::reason;
 use base::units::Tick;
 use mover::io::system::{CpuClock, pin, run_when_idle};
 
@@ -85,7 +86,7 @@ impl Soaker {
         let thread = thread::Builder::new()
             .name(format!("soaker/{cpu}"))
             .spawn(move || live(cpu, &theirs, &said))
-            .map_err(|why| format!("cannot start a soaker on CPU {cpu}: {why}"))?;
+            .map_err(|why| format!("cannot start a soaker on CPU {cpu}: {}", reason(&why)))?;
         let clock = ready.recv().unwrap_or_else(|_| Err("its thread ended".into()));
         let clock = clock.map_err(|why| format!("cannot soak CPU {cpu}: {why}"))?;
         Ok(Soaker { shared, thread: thread.thread().clone(), clock, since: None })
@@ -125,7 +126,7 @@ fn live(cpu: u32, shared: &Shared, said: &Sender<Result<CpuClock, String>>) {
 fn prepare(cpu: u32) -> Result<CpuClock, String> {
     let one = Cpus::of([cpu]).ok_or("there is no such CPU")?;
     pin(&one)?;
-    run_when_idle().map_err(|why| format!("SCHED_IDLE is refused: {why}"))?;
+    run_when_idle().map_err(|why| format!("SCHED_IDLE is refused: {}", reason(&why)))?;
     CpuClock::of_this_thread().ok_or_else(|| "its thread has no clock".into())
 }
 

@@ -181,7 +181,7 @@ fn what_is_wrong_has_its_file_and_line() {
     assert_eq!(why, "DATAPUMP_STREAMS: --streams 'x': write a number from 1 to 64, or auto");
     setup.variables = Vec::new();
     let why = setup.parse("copy a b --config @/none").map(|_| ()).unwrap_err();
-    assert!(why.starts_with("cannot read the configuration '@/none': No such file"), "{why}");
+    assert!(why.starts_with("cannot read the configuration '@/none': no such file"), "{why}");
     fs::remove_file(setup.folder.path().join("config.toml")).unwrap();
     setup.parse("copy a b").unwrap();
 }
