@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::support::mount::Mount;
 use crate::support::run::{self, Ran};
 use crate::support::wan::Wan;
 use crate::support::{Scene, data, each};
@@ -137,7 +138,7 @@ fn what_is_planted_is_found_and_nothing_else() {
     for side in [Side::Near, Side::Far] {
         sh(&wan, side, SOUND);
     }
-    let full = Mounted::full(&scene);
+    let full = full(&scene);
     let settings = || [Side::Near, Side::Far].map(|side| sh(&wan, side, SETTINGS).stdout_text());
     let before = settings();
     let usual = findings(&doctor(&scene, &wan, "", "--target 100Mbit"));
@@ -243,27 +244,12 @@ fn findings(ran: &Ran) -> BTreeSet<(String, String)> {
     found_by(ran).iter().filter_map(odd).collect()
 }
 
-/// A full file system, until it is dropped.
-struct Mounted(std::path::PathBuf);
-
-impl Mounted {
-    fn full(scene: &Scene) -> Mounted {
-        let folder = scene.path("full");
-        std::fs::create_dir(&folder).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&folder);
-        assert!(mount.status().unwrap().success());
-        let mounted = Mounted(folder);
-        // It takes what fits, then fails.
-        let _ = std::fs::write(mounted.0.join("all"), vec![0; 2 << 20]);
-        mounted
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
+/// A full file system.
+fn full(scene: &Scene) -> Mount {
+    let mounted = Mount::tmpfs(&scene.path("full"), "size=1m");
+    // It takes what fits, then fails.
+    let _ = std::fs::write(mounted.at.join("all"), vec![0; 2 << 20]);
+    mounted
 }
 
 const SETTINGS: &str = "grep -r . /proc/sys/net/ipv4/tcp_* /proc/sys/net/core 2>/dev/null; \

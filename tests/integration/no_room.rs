@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::data::{self, assert_same, write_file};
+use crate::support::mount::Mount;
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, each, need, need_root};
 
@@ -331,42 +332,5 @@ fn fill(path: &Path) {
         if file.write_all(&block[..len]).is_err() {
             len /= 2;
         }
-    }
-}
-
-pub(crate) struct Mount {
-    folder: PathBuf,
-}
-
-impl Mount {
-    fn tmpfs(folder: &Path, options: &str) -> Mount {
-        Mount::new(folder, &["-t", "tmpfs", "-o", options], Path::new("tmpfs"))
-    }
-
-    pub(crate) fn new(folder: &Path, words: &[&str], what: &Path) -> Mount {
-        Mount::attempt(folder, words, what).unwrap_or_else(|why| panic!("no mount: {why}"))
-    }
-
-    fn attempt(folder: &Path, words: &[&str], what: &Path) -> Result<Mount, String> {
-        fs::create_dir_all(folder).unwrap();
-        let mut mount = Command::new(need("mount", "mount"));
-        let output = mount.args(words).arg(what).arg(folder).output().unwrap();
-        match output.status.success() {
-            true => Ok(Mount { folder: folder.to_path_buf() }),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
-    }
-
-    /// Changes what the mount allows.
-    fn again(&self, options: &str) {
-        let mut mount = Command::new(need("mount", "mount"));
-        let status = mount.args(["-o", &format!("remount,{options}")]).arg(&self.folder).status();
-        assert!(status.unwrap().success(), "not mounted again with {options}");
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.folder).status().unwrap();
     }
 }

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::no_room::Mount;
 use crate::support::data;
 use crate::support::gateway::{Fault, FaultyStore, Gateway, Rule, file_of};
+use crate::support::mount::Mount;
 use crate::support::run::{self, Ran};
 use crate::support::{Scene, each, need, need_root, until_some};
 

@@ -226,7 +226,7 @@ fn a_far_disk_that_is_full_is_told() {
     assert_eq!(ended.code, 5, "{ended}");
     assert!(ended.stderr.contains("local-1 ended with code 5 (far: cannot write "), "{ended}");
     assert!(!scene.path("dst/large-1").exists(), "{ended}");
-    room.enlarge();
+    room.again("size=64m");
     let resumed = ran(&scene, "spread resume @/job");
     assert_eq!(resumed.code, 0, "{resumed}");
     check_copied(&scene, 1);

@@ -1,51 +1,73 @@
-//! File systems of their own.
+//! File systems that a test has for itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::need;
+use super::{need, until};
 
-/// A small file system that fills up soon.
+/// A folder where something is mounted, until this is dropped.
 pub(crate) struct Mount {
-    folder: PathBuf,
+    pub at: PathBuf,
 }
 
 impl Mount {
-    pub(crate) fn small(folder: &Path) -> Mount {
-        fs::create_dir_all(folder).unwrap();
-        let mut mount = Command::new(need("mount", "mount"));
-        let status =
-            mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(folder).status().unwrap();
-        assert!(status.success(), "a tmpfs cannot be mounted here");
-        Mount { folder: folder.to_path_buf() }
+    pub(crate) fn tmpfs(at: &Path, options: &str) -> Mount {
+        Mount::new(at, &["-t", "tmpfs", "-o", options], Path::new("tmpfs"))
+    }
+
+    /// A small file system that fills up soon.
+    pub(crate) fn small(at: &Path) -> Mount {
+        Mount::tmpfs(at, "size=4m")
     }
 
     /// A merged view, as containers have, of the folder `lower` of `scratch`; new files go to
     /// others there.
     pub(crate) fn overlay(scratch: &Path) -> Mount {
-        let folder = scratch.join("merged");
         let of = |name: &str| {
             fs::create_dir_all(scratch.join(name)).unwrap();
             format!("{name}dir={}", scratch.join(name).display())
         };
         let options = ["lower", "upper", "work"].map(of).join(",");
-        fs::create_dir_all(&folder).unwrap();
-        let mut mount = Command::new(need("mount", "mount"));
-        mount.args(["-t", "overlay", "-o", &options, "overlay"]).arg(&folder);
-        assert!(mount.status().unwrap().success(), "an overlay cannot be mounted here");
-        Mount { folder }
+        let words = ["-t", "overlay", "-o", &options];
+        Mount::new(&scratch.join("merged"), &words, Path::new("overlay"))
     }
 
-    pub(crate) fn enlarge(&self) {
+    pub(crate) fn new(at: &Path, words: &[&str], what: &Path) -> Mount {
+        Mount::attempt(at, words, what).unwrap_or_else(|why| panic!("no mount: {why}"))
+    }
+
+    pub(crate) fn attempt(at: &Path, words: &[&str], what: &Path) -> Result<Mount, String> {
+        fs::create_dir_all(at).unwrap();
         let mut mount = Command::new(need("mount", "mount"));
-        mount.args(["-o", "remount,size=64m"]).arg(&self.folder);
-        assert!(mount.status().unwrap().success());
+        let output = mount.args(words).arg(what).arg(at).output().unwrap();
+        match output.status.success() {
+            true => Ok(Mount { at: at.to_path_buf() }),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// What another program has mounted here, or is about to.
+    pub(crate) fn by_another(at: PathBuf) -> Mount {
+        let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
+        until("it is mounted", || mounts().contains(&format!(" {} ", at.display())));
+        Mount { at }
+    }
+
+    /// Changes what the mount allows.
+    pub(crate) fn again(&self, options: &str) {
+        let mut mount = Command::new(need("mount", "mount"));
+        let status = mount.args(["-o", &format!("remount,{options}")]).arg(&self.at).status();
+        assert!(status.unwrap().success(), "not mounted again with {options}");
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.folder).status().unwrap();
+        // What a program has in memory is written by it first.
+        let done = Command::new("umount").arg(&self.at).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        }
     }
 }
