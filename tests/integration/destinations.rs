@@ -87,7 +87,26 @@ const ALL: &[Keeps] = &[
     Keeps { name: "all-of-all", modes: false, ..ALL_KEPT },
     Keeps { name: "unionfs", inodes: false, ..ALL_KEPT },
     Keeps { name: "mergerfs", inodes: false, ..ALL_KEPT },
+    Keeps {
+        name: "s3fs",
+        second_names: false,
+        inodes: false,
+        told: &[NO_NEW_NAMES, NO_SECOND_NAMES],
+        ..ALL_KEPT
+    },
+    // It takes a file's bytes only in their order, and uploads what was removed while it was open.
+    Keeps { name: "rclone-mount", sound: false, ..WITH_CACHE },
+    WITH_CACHE,
 ];
+const WITH_CACHE: Keeps = Keeps {
+    name: "rclone-mount-with-cache",
+    modes: false,
+    second_names: false,
+    inodes: false,
+    symbolic_links: false,
+    told: &[NO_NEW_NAMES, NO_SECOND_NAMES],
+    ..ALL_KEPT
+};
 const SECOND_NS: i128 = 1_000_000_000;
 
 #[test]

@@ -4,12 +4,13 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
+use crate::support::file_systems;
 use crate::support::gateway::{Gateway, with_credentials};
-use crate::support::{Scene, need, need_root, until};
+use crate::support::{Scene, need, need_root};
 
 /// Names, modes, and times, the last two before 1970.
 const FILES: [(&str, u32, (i64, i64)); 4] = [
@@ -107,21 +108,23 @@ fn s3fs_and_this_program_read_each_other() {
     let (gateway, scene) = (Gateway::new(), Scene::new());
     make(&scene.path("src"));
     gateway.succeed(&scene, "copy -r @/src/ s3:/ours");
-    let mounted = Mounted::new(&gateway, &scene);
-    let ours = seen(&scene.path("m/ours"));
+    let s3fs = file_systems::ALL.iter().find(|recipe| recipe.name == "s3fs").unwrap();
+    let mounted = s3fs.mount_of(&scene, Some(&gateway));
+    let theirs = mounted.at.join("theirs");
+    let ours = seen(&mounted.at.join("ours"));
     let is_old = |index: usize| FILES[index].2.0 < 0;
     for (index, (found, expect)) in ours.iter().zip(all()).enumerate() {
         assert_eq!(found.0, expect.0);
         // It has no times before 1970.
         assert_eq!(found.1 == expect.1, !is_old(index), "{found:?}");
     }
-    fs::create_dir(scene.path("m/theirs")).unwrap();
+    fs::create_dir(&theirs).unwrap();
     for (name, ..) in FILES {
-        let to = scene.path("m/theirs").join(name);
+        let to = theirs.join(name);
         let from = scene.path("src").join(name);
         assert!(Command::new("cp").arg("-p").args([from, to]).status().unwrap().success());
     }
-    fs::create_dir(scene.path("m/theirs/folder")).unwrap();
+    fs::create_dir(theirs.join("folder")).unwrap();
     drop(mounted);
     gateway.succeed(&scene, "copy -r s3:/theirs/ @/back");
     for (index, (found, expect)) in seen(&scene.path("back")).iter().zip(all()).enumerate() {
@@ -129,35 +132,4 @@ fn s3fs_and_this_program_read_each_other() {
     }
     let folder = fs::metadata(scene.path("back/folder")).unwrap();
     assert_eq!(folder.mode() & 0o7777, 0o755, "it writes this mode in decimal, without the kind");
-}
-
-struct Mounted(std::path::PathBuf);
-
-impl Mounted {
-    fn new(gateway: &Gateway, scene: &Scene) -> Mounted {
-        let (folder, keys) = (scene.path("m"), scene.path("keys"));
-        fs::create_dir(&folder).unwrap();
-        fs::write(&keys, "testkey:testsecret123").unwrap();
-        fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-        let options = format!(
-            "url=http://127.0.0.1:{},use_path_request_style,passwd_file={}",
-            gateway.port,
-            keys.display()
-        );
-        let mut command = Command::new(need("s3fs", "s3fs"));
-        command.arg("bucket").arg(&folder).args(["-o", &options]).stderr(Stdio::inherit());
-        assert!(with_credentials(&mut command).status().unwrap().success());
-        let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
-        until("it is mounted", || mounts().contains(folder.to_str().unwrap()));
-        Mounted(folder)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let done = Command::new("umount").arg(&self.0).status();
-        if !done.is_ok_and(|done| done.success()) {
-            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        }
-    }
 }

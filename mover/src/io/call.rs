@@ -136,6 +136,14 @@ impl Call {
             );
             return Fault::new(class, text);
         }
+        if errno == libc::ESPIPE && self == Call::Write {
+            let text = format!(
+                "cannot write '{}': the file system takes the bytes of a file only in their order; \
+                 mount it with a cache (rclone mount: --vfs-cache-mode writes)",
+                path.display()
+            );
+            return Fault::new(class, text);
+        }
         let fault = Fault::io(self.text(), path, &io::Error::from_raw_os_error(errno));
         Fault { class, ..fault }
     }
@@ -151,6 +159,13 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(sorted, Call::ALL, "in the order of the enum, so none is there twice");
         assert_eq!(Call::ALL.len(), Call::FreeSpace as usize + 1);
+    }
+
+    #[test]
+    fn bytes_that_must_come_in_their_order_say_so() {
+        let says = |call: Call| call.fault(Path::new("/a"), libc::ESPIPE).text;
+        assert!(says(Call::Write).ends_with("(rclone mount: --vfs-cache-mode writes)"));
+        assert_eq!(says(Call::Read), "cannot read '/a': illegal seek");
     }
 
     /// The error's number and the call decide, one by one.

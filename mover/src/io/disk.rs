@@ -302,13 +302,7 @@ impl Volume for Disk {
     }
 
     fn set_metadata(&self, file: &Handle, path: &[u8], meta: &Metadata) -> Result<(), Fault> {
-        // s3fs gives it the time of its upload, which is that of the sync.
-        let synced = match meta.mtime.is_some() && self.is_in_user_space(path) {
-            true => rustix::fs::fdatasync(file.fd()),
-            false => Ok(()),
-        };
-        synced
-            .and_then(|()| self.give_metadata(file.fd(), path, meta))
+        self.give_metadata(file.fd(), path, meta)
             .map_err(|errno| self.fault(Call::SetMetadata, path, errno))
     }
 

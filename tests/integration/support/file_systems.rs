@@ -1,14 +1,17 @@
 //! Real file systems of every kind that people copy to, each mounted at a folder of a test.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::gateway::{self, Gateway};
+use super::mount::Mount;
 use super::{Scene, need};
 
 /// How a file system is made and mounted. Words with `@` name what belongs to the test: `@image` a
 /// file of that name, `@back` a folder on the disk of the test, `@at` where it is mounted,
-/// `@server` a program that speaks SFTP, whatever it is started with.
+/// `@server` a program that speaks SFTP, whatever it is started with, `@store` the address of an
+/// object store, whose credentials are in the environment.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub name: &'static str,
@@ -28,6 +31,17 @@ impl Recipe {
     }
 
     pub(crate) fn mount(&self, scene: &Scene) -> Mounted {
+        let store = self.needs_store().then(Gateway::new);
+        let mount = self.mount_of(scene, store.as_ref());
+        Mounted { at: mount.at.clone(), _mount: mount, _store: store }
+    }
+
+    fn needs_store(&self) -> bool {
+        self.commands.iter().any(|command| command.contains("@store"))
+    }
+
+    /// Of a store that the test has.
+    pub(crate) fn mount_of(&self, scene: &Scene, store: Option<&Gateway>) -> Mount {
         let name = |what: &str| scene.path(format!("{}.{what}", self.name));
         let (image, back, at) = (name("image"), name("back"), name("at"));
         let server = scene.script("sftp", "exec /usr/lib/openssh/sftp-server");
@@ -37,32 +51,42 @@ impl Recipe {
             fs::File::create(&image).unwrap().set_len(self.image_mib << 20).unwrap();
         }
         self.needs.iter().for_each(|(program, package)| drop(need(program, package)));
+        let store = store.map(|store| format!("http://127.0.0.1:{}", store.port));
+        let shown = |path: &Path| path.to_str().unwrap().to_string();
+        let spelled = [
+            ("@image", shown(&image)),
+            ("@back", shown(&back)),
+            ("@at", shown(&at)),
+            ("@server", shown(&server)),
+            ("@store", store.unwrap_or_default()),
+        ];
         for command in self.commands {
-            let spelled =
-                [("@image", &image), ("@back", &back), ("@at", &at), ("@server", &server)];
             let words = command.split_whitespace().map(|word| {
-                spelled.iter().fold(word.to_string(), |word, (mark, path)| {
-                    word.replace(mark, path.to_str().unwrap())
-                })
+                spelled
+                    .iter()
+                    .fold(word.to_string(), |word, (mark, meant)| word.replace(mark, meant))
             });
             let words: Vec<String> = words.collect();
-            let output = Command::new(&words[0]).args(&words[1..]).output();
+            let program = match &words[0][..] {
+                "@rclone" => gateway::tool("moto/bin/rclone"),
+                name => name.into(),
+            };
+            let mut ran = Command::new(program);
+            gateway::with_credentials(&mut ran).env("RCLONE_CONFIG", "/dev/null");
+            let output = ran.args(&words[1..]).output();
             let output = output.unwrap_or_else(|why| panic!("{command}: {why}"));
             assert!(output.status.success(), "{command}: {output:?}");
         }
-        Mounted { at }
+        Mount::by_another(at)
     }
 }
 
-/// A file system that a test has for itself.
+/// A file system that a test has for itself, and what it is kept in.
 pub(crate) struct Mounted {
     pub at: PathBuf,
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(&self.at).status().unwrap();
-    }
+    // Dropped in this order.
+    _mount: Mount,
+    _store: Option<Gateway>,
 }
 
 const OF_KERNEL: &[&str] = &["mount", "e2fsprogs", "xfsprogs", "btrfs-progs"];
@@ -165,5 +189,26 @@ pub(crate) const ALL: &[Recipe] = &[
         image_mib: 0,
         needs: &[("mergerfs", "mergerfs")],
         commands: &["mergerfs @back @at"],
+    },
+    Recipe {
+        name: "s3fs",
+        image_mib: 0,
+        needs: &[("s3fs", "s3fs")],
+        commands: &["s3fs bucket @at -o url=@store,use_path_request_style"],
+    },
+    Recipe {
+        name: "rclone-mount",
+        image_mib: 0,
+        needs: &[("fusermount3", "fuse3")],
+        commands: &[
+            "@rclone mount --daemon :s3,provider=Other,env_auth=true,endpoint='@store':bucket @at",
+        ],
+    },
+    Recipe {
+        name: "rclone-mount-with-cache",
+        image_mib: 0,
+        needs: &[("fusermount3", "fuse3")],
+        commands: &["@rclone mount --daemon --vfs-cache-mode writes --cache-dir @back \
+             :s3,provider=Other,env_auth=true,endpoint='@store':bucket @at"],
     },
 ];

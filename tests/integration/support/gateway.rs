@@ -189,7 +189,7 @@ impl Drop for Gateway {
 }
 
 /// A program in the folder of tools.
-fn tool(name: &str) -> PathBuf {
+pub(crate) fn tool(name: &str) -> PathBuf {
     // Of the folder of build outputs that this test was built in.
     let below = Path::new(super::PROGRAM).ancestors().nth(2).unwrap();
     let program = below.join("tools").join(name);

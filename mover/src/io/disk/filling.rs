@@ -51,7 +51,6 @@ impl Disk {
         };
         let fd = opened.map_err(|errno| self.fault(Call::Create, path, errno))?;
         self.fill(&fd, segment, from).map_err(|errno| self.fault(Call::Write, path, errno))?;
-        let fd = self.written(fd, segment);
         match (segment.meta.mtime, has_mode) {
             (None, true) => Ok(()),
             (Some(mtime), true) => self.give_time(fd.as_fd(), path, mtime),
@@ -65,16 +64,6 @@ impl Disk {
         rustix::fs::fstat(&fd)
             .map(|stat| status_from(&stat))
             .map_err(|errno| self.fault(Call::LookAt, path, errno))
-    }
-
-    /// The file to give its time to: s3fs uploads a file when it is closed by who wrote it, and
-    /// then has the time of that.
-    fn written(&self, fd: OwnedFd, segment: &Segment) -> OwnedFd {
-        let again = || self.open_in_parent(&segment.path, OFlags::RDONLY | OFlags::NONBLOCK, 0);
-        match segment.meta.mtime.is_some() && self.is_in_user_space(&segment.path) {
-            true => again().unwrap_or(fd),
-            false => fd,
-        }
     }
 
     /// Writes a new file; blocks of zeros become holes where that is asked.

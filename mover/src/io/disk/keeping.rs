@@ -55,12 +55,12 @@ impl Disk {
         let mut to = File::from(self.open_in_parent(path, flags, 0o600)?);
         std::io::copy(&mut from, &mut to)
             .map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))?;
-        // Before it has its time: s3fs gives it that of its upload.
-        rustix::fs::fdatasync(&to)?;
         let stat = rustix::fs::fstat(&from)?;
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
         self.give_mode(path, || rustix::fs::fchmod(&to, mode))?;
-        self.give_time(to.as_fd(), path, status_from(&stat).mtime)
+        self.give_time(to.as_fd(), path, status_from(&stat).mtime)?;
+        // After it has its time: s3fs uploads what it has by now, and loses what it gets then.
+        rustix::fs::fdatasync(&to)
     }
 
     pub(super) fn link_name(&self, path: &[u8], to: &[u8]) -> Result<Kept, Fault> {

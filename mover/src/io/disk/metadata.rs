@@ -7,13 +7,14 @@ use std::sync::PoisonError;
 use crate::io::attributes::{self, What};
 use crate::io::beneath::{Folder, is_own};
 use crate::io::call::Call;
+use crate::io::clock;
 use crate::io::disk::Disk;
 use crate::io::disk::calls::{
     NewName, SET_ID_BITS, chmod_path, has_no_links, status_from, timestamps, umask,
 };
 use crate::io::volume::{Metadata, Mtime, show};
 use base::attributes::Attributes;
-use base::fault::{Fault, reason};
+use base::fault::{Class, Fault, reason};
 use base::owners::Owner;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -150,13 +151,16 @@ impl Disk {
         Ok(())
     }
 
-    /// Why a symbolic link is not made.
+    /// Why a symbolic link is not made. `rclone mount` calls it an error of the disk, which would
+    /// end the copy.
     pub(super) fn no_link(&self, path: &[u8], errno: Errno) -> Fault {
+        let is_of_mount = || self.parent(path).is_ok_and(|(parent, _)| parent.is_in_user_space());
         let fault = self.fault(Call::MakeLink, path, errno);
-        let has_none = has_no_links(errno) && errno != Errno::IO;
+        if !has_no_links(errno) || (errno == Errno::IO && !is_of_mount()) {
+            return fault;
+        }
         let hint = "; where a file system has no links, --links follow copies what they lead to";
-        let text = fault.text + if has_none { hint } else { "" };
-        Fault { text, ..fault }
+        Fault::new(Class::Local, fault.text + hint)
     }
 
     pub(super) fn refuse(&self, what: What, path: &[u8], errno: Errno) {
@@ -173,7 +177,8 @@ impl Disk {
     }
 
     /// Renames, and keeps the time of what is renamed: FAT's driver for FUSE writes a new entry
-    /// with the time of the moment.
+    /// with the time of the moment. s3fs shows the time of the upload before, and the right one
+    /// after.
     pub(super) fn rename_in_user_space(
         &self,
         from: (&Folder, &OsStr),
@@ -186,17 +191,15 @@ impl Disk {
         };
         let before = time(from)?;
         rename()?;
-        if time((parent, name))? == before {
+        let after = time((parent, name))?;
+        let is_of_the_moment = before < after && after <= now();
+        if !is_of_the_moment {
             return Ok(());
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         // What has the wrong time has the right bytes.
         let _ = rustix::fs::utimensat(parent, name, &timestamps(before), flags);
         Ok(())
-    }
-
-    pub(super) fn is_in_user_space(&self, path: &[u8]) -> bool {
-        self.parent(path).is_ok_and(|(parent, _)| parent.is_in_user_space())
     }
 
     pub(super) fn tell_of_new_name(&self, to: &[u8], how: NewName) {
@@ -213,6 +216,11 @@ impl Disk {
         }
         Ok(())
     }
+}
+
+fn now() -> Mtime {
+    let now = clock::unix();
+    Mtime { seconds: now.as_secs() as i64, nanos: now.subsec_nanos() }
 }
 
 /// What a person knows: the folder, where a file does not have its own name yet.
