@@ -168,11 +168,13 @@ fn small_stores_with_one_fault_each_pass_the_exam() {
 
 #[test]
 fn real_stores_pass_the_exam() {
-    each(["gateway", "moto", "rclone"], |name| {
+    each(["gateway", "moto", "rclone", "s3s-fs"], |name| {
         let (store, warns, keeps) = match *name {
             "moto" => (Gateway::moto(), &[NO_WHOLE][..], Keeps::All),
             // A marker that it refuses takes the place of the folder in its listings.
             "rclone" => (Gateway::rclone_serve(), &[NO_WHOLE][..], Keeps::Bytes),
+            // It takes markers, and lists none.
+            "s3s-fs" => (Gateway::s3s_fs(), &[NO_WHOLE][..], Keeps::Files),
             _ => (Gateway::new(), &[][..], Keeps::All),
         };
         exam(&|scene, line| store.command(scene, line, store.port), warns, keeps);
@@ -183,6 +185,8 @@ fn real_stores_pass_the_exam() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
     All,
+    /// Not folders that have no file, and nothing else of folders.
+    Files,
     /// `--no-preserve` is typed.
     Bytes,
 }
@@ -208,7 +212,7 @@ fn exam(command: &dyn Fn(&Scene, &str) -> Command, warns: &[&str], keeps: Keeps)
     set_mtime(&tree.join("a"), 1_000_000_000, 500_000_000);
     set_mtime(&tree, 900_000_000, 250_000_000);
     let up = match keeps {
-        Keeps::All => run("copy -r @/x s3://bucket/", 0),
+        Keeps::All | Keeps::Files => run("copy -r @/x s3://bucket/", 0),
         Keeps::Bytes => run("copy -r --no-preserve @/x s3://bucket/", 0),
     };
     told_once(&up, warns);
@@ -226,7 +230,9 @@ fn exam(command: &dyn Fn(&Scene, &str) -> Command, warns: &[&str], keeps: Keeps)
     if keeps == Keeps::All && !warns.contains(&NO_MARKERS) {
         no_difference_for_rsync(&scene.path("x/"), &scene.path("back/x/"));
     }
-    if keeps == Keeps::All {
+    if keeps != Keeps::Bytes {
+        let time = |path: &str| fs::metadata(scene.path(path)).unwrap().modified().unwrap();
+        assert_eq!(time("x/a"), time("back/x/a"));
         let again = run("copy -r --skip-unchanged --json @/x s3://bucket/", 0);
         let moved = again.events().last().unwrap()["record"]["moved"]["files"].clone();
         assert_eq!(moved, 0, "{again}");

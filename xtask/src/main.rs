@@ -69,7 +69,7 @@ cargo xtask COMMAND
   sim --spread-scale     100 million files and 1,000 workers, without copying: plan, claims, view
   fuzz [TARGET] [--minutes N]
                          libFuzzer over one target of fuzz/, or all: a minute each
-  gateway                the object stores that tests use, made once
+  gateway                object stores and a reader of exports for tests, made once
   man DIR                man page and completions, written by the built program
   published              the page of the guide with published figures beside ours, from runs/data
   release [--check] [--pack-only] [--arch LIST] [--profile NAME] [--out DIR]

@@ -63,6 +63,17 @@ impl Gateway {
         })
     }
 
+    /// One in Rust, which keeps objects as files.
+    pub(crate) fn s3s_fs() -> Gateway {
+        Gateway::started(|port, data| {
+            fs::create_dir_all(data.join(BUCKET)).unwrap();
+            let mut server = Command::new(tool("bin/s3s-fs"));
+            server.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+            server.args(["--access-key", KEY, "--secret-key", SECRET]).arg(data);
+            server
+        })
+    }
+
     fn start(options: &[&Path]) -> Gateway {
         Gateway::started(|port, data| {
             fs::create_dir_all(data.join(BUCKET)).unwrap();
