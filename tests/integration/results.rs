@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::gateway::tool;
 use crate::support::{Scene, each, is_root, need, run};
 use analysis::record::export::{Format, flat};
 use analysis::record::sample::{Moved, Record, SeriesPoint, Side};
@@ -255,11 +256,13 @@ fn an_export_to_parquet_is_read_back() {
     let moved = Moved { bytes: 1000, elapsed_s: 0.5, ..Moved::default() };
     let unknown = Moved { elapsed_s: f64::NAN, ..Moved::default() };
     let sink = Some(Side { cpu_user_s: 0.25, ..Side::default() });
+    let large = Moved { bytes: u64::MAX, ..Moved::default() };
     let records = [
         Record { id: 1, target: "a,\"b\"\nc\u{e4}".into(), moved, ..Record::default() },
         Record { id: 2, sink, moved: unknown, ..Record::default() },
+        Record { id: 3, moved: large, ..Record::default() },
     ];
-    for count in [0, 2] {
+    for count in [0, 3] {
         let mut file = tempfile::tempfile().unwrap();
         let no_paths = |_: &Record| Ok(Vec::new());
         Format::Parquet.write(&records[..count], &no_paths, &mut file).unwrap();
@@ -277,6 +280,37 @@ fn an_export_to_parquet_is_read_back() {
         assert!(row.get_double(at("sink_cpu_user_s")).is_err(), "it is not there");
         assert_eq!(rows[1].get_double(at("sink_cpu_user_s")).unwrap(), 0.25);
         assert!(rows[1].get_double(at("elapsed_s")).is_err());
+        assert_eq!(rows[2].get_long(at("bytes")).unwrap(), i64::MAX, "the largest that SQL has");
+    }
+}
+
+/// DuckDB reads all three formats, also where a number is too large for SQL.
+#[test]
+fn exports_are_read_by_duckdb() {
+    let recorded = Recorded::new();
+    let moved = [1000, u64::MAX].map(|bytes| Moved { bytes, elapsed_s: 0.5, ..Moved::default() });
+    let mut store = Store::open(&recorded.store()).unwrap();
+    for moved in moved {
+        store.insert(&Record { moved, target: "a,\"b\"\nc".into(), ..Record::default() }).unwrap();
+    }
+    drop(store);
+    for (format, columns) in [
+        ("json", "id, moved.bytes, moved.elapsed_s, target"),
+        ("csv", "id, bytes, elapsed_s, target"),
+        ("parquet", "id, bytes, elapsed_s, target"),
+    ] {
+        let line = format!("results export --format {format} --output @/all.{format}");
+        let ran = recorded.run(&line);
+        assert_eq!(ran.code, 0, "{ran}");
+        let file = recorded.scene.path(format!("all.{format}"));
+        let question = format!("SELECT {columns} FROM '{}' ORDER BY id", file.display());
+        let mut python = Command::new(tool("moto/bin/python"));
+        python.args(["-c", "import duckdb, sys; print(duckdb.sql(sys.argv[1]).fetchall())"]);
+        let ran = python.arg(question).output().unwrap();
+        let expect =
+            "[(1, 1000, 0.5, 'a,\"b\"\\nc'), (2, 9223372036854775807, 0.5, 'a,\"b\"\\nc')]";
+        let found = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(found.trim_end(), expect, "{format}: {ran:?}");
     }
 }
 
