@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use mover::io::sim::Rng;
 use mover::pump::source::select::{Select, Shape, check_pattern};
 
-use crate::support::need;
+use crate::support::{Scene, data, need};
 
 /// How many sets of patterns are drawn; `DATAPUMP_PATTERNS` draws more.
 const PATTERNS: u64 = 1000;
 const SEED: u64 = 2026;
+/// The lines of one file: with more of them, most decide nothing.
+const PATTERNS_OF_FILE: u64 = 8;
 
 /// Generated patterns, one to three at a time, over names that have what patterns are made of: the
 /// same names are left out as git ignores.
@@ -47,6 +49,52 @@ fn patterns_are_those_of_git() {
         compared += 1;
     }
     assert!(compared * 2 > count, "{compared} of {count} were compared");
+}
+
+/// The same patterns as lines of a file, with comments, empty lines and blanks between them: the
+/// program copies what git does not ignore. As many at a time as `PATTERNS_OF_FILE`.
+#[test]
+fn files_of_patterns_are_those_of_git() {
+    let scene = Scene::new();
+    let src = scene.path("src");
+    fs::create_dir(&src).unwrap();
+    let names = lay(&src);
+    assert!(git(&src, &["init", "-q"]).status().unwrap().success());
+    let (mut patterns, mut left_out, mut random) = (0, 0, Random(Rng::new(SEED + 1)));
+    for round in 0.. {
+        let lines: Vec<String> = (0..PATTERNS_OF_FILE).map(|_| random.line()).collect();
+        let is_read = |line: &&String| !has_asterisks_in_a_word(line) && is_taken(line);
+        let lines: Vec<String> = lines.iter().filter(is_read).cloned().collect();
+        fs::write(scene.path("patterns"), lines.join("\n")).unwrap();
+        let to = format!("out{round}");
+        let line = format!("copy -r --exclude-from @/patterns --exclude /.git/ @/src/ @/{to}");
+        scene.succeed(&line);
+        let is_file = |(_, shape): &&(String, Shape)| *shape == Shape::Other;
+        let gits = ignored(&src, &lines, &names);
+        let kept = names.iter().filter(is_file).map(|(name, _)| name);
+        let kept: BTreeSet<_> = kept.filter(|name| !gits.contains(*name)).cloned().collect();
+        let inside = |path: &PathBuf| {
+            path.strip_prefix(scene.path(&to)).unwrap().to_str().unwrap().to_string()
+        };
+        let ours: BTreeSet<_> = data::files_below(&scene.path(&to)).iter().map(inside).collect();
+        assert_eq!(ours, kept, "{lines:?}");
+        patterns += lines.len() as u64;
+        left_out += gits.len();
+        if patterns >= PATTERNS {
+            break;
+        }
+    }
+    assert!(left_out > 1000, "{left_out}");
+}
+
+/// True for what is no pattern, and for a pattern that is read and not refused by name, as what
+/// looks like a line of rsync's is.
+fn is_taken(line: &str) -> bool {
+    let pattern = line.trim_end_matches(' ');
+    let is_comment = pattern.is_empty() || pattern.starts_with('#');
+    let is_of_rsync = line.starts_with("- ");
+    is_comment
+        || !is_of_rsync && check_pattern(pattern.strip_prefix('!').unwrap_or(pattern)).is_ok()
 }
 
 /// What the reports of others had: braces, classes by name, negated classes and the slash.
@@ -180,6 +228,15 @@ impl Random {
             pattern.push('/');
         }
         pattern
+    }
+
+    /// A line of a file.
+    fn line(&mut self) -> String {
+        match self.below(8) {
+            0 => self.pick(&["", "   ", "# a", "#"]).to_string(),
+            1 => format!("{}  ", self.pattern()),
+            _ => self.pattern(),
+        }
     }
 
     fn class(&mut self) -> String {
