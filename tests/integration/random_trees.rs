@@ -1,18 +1,19 @@
 //! Random trees with links, planted links and names that datapump keeps: `copy` and `spread` make
-//! the same of them, as `cp -a` does of all that they do not refuse by name, and nothing outside of
-//! the destination changes. `DATAPUMP_TREES` sets their number.
+//! the same of them, as `cp -a` and rsync do of all that they do not refuse by name, and nothing
+//! outside of the destination changes. `DATAPUMP_TREES` sets their number.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use mover::io::sim::Rng;
+use rustix::fs::XattrFlags;
 
 use crate::support::data::write_file;
 use crate::support::far_spreads::ran;
-use crate::support::{Scene, need};
+use crate::support::{Scene, is_root, need};
 
 const TREES: u64 = 8;
 
@@ -50,15 +51,18 @@ fn look(root: &Path) -> Look {
     all
 }
 
-/// Names that random trees choose from, so that the same one is met in several places.
+/// Names that random trees choose from, so that the same one is met in several places. The last
+/// are refused.
 const NAMES: [&str; 8] =
-    ["a", "b", "c", "new\nline", "é", ".datapump-spread", ".datapump-0123abcd-1.part", "z z"];
+    ["a", "b", "c", "new\nline", "é", "z z", ".datapump-spread", ".datapump-0123abcd-1.part"];
+const PLAIN: usize = 6;
 
 /// Where links lead.
 const TARGETS: [&str; 8] = ["a", "../a", ".", "..", "nowhere", "../../outside", "/", "b/c"];
 
 struct Tree<'a> {
     random: &'a mut Rng,
+    names: &'static [&'static str],
     outside: &'a Path,
     files: Vec<std::path::PathBuf>,
     left: u64,
@@ -67,7 +71,7 @@ struct Tree<'a> {
 impl Tree<'_> {
     fn fill(&mut self, folder: &Path, depth: u64) {
         fs::create_dir_all(folder).unwrap();
-        for name in NAMES {
+        for name in self.names {
             if self.left == 0 || self.random.below(2) == 0 {
                 continue;
             }
@@ -88,6 +92,9 @@ impl Tree<'_> {
                 _ => {
                     write_file(&path, self.left, self.random.below(5000) as usize);
                     let mode = 0o400 | self.random.below(0o400) as u32;
+                    if self.random.below(4) == 0 {
+                        self.mark(&path);
+                    }
                     fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
                     self.files.push(path);
                 }
@@ -95,6 +102,16 @@ impl Tree<'_> {
         }
         let mode = 0o700 | self.random.below(0o100) as u32;
         fs::set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// An attribute, and an owner and a group without names.
+    fn mark(&mut self, path: &Path) {
+        let value = [self.left as u8, 0, 0xff];
+        rustix::fs::setxattr(path, "user.mark", &value, XattrFlags::empty()).unwrap();
+        if is_root() {
+            let id = |random: &mut Rng| Some(70_000 + random.below(3) as u32);
+            chown(path, id(self.random), id(self.random)).unwrap();
+        }
     }
 }
 
@@ -129,7 +146,8 @@ fn check(seed: u64) {
     write_file(&outside.join("kept"), 1, 100);
     write_file(&outside.join("a"), 2, 100);
     let (src, by_copy, by_spread) = (scene.path("src"), scene.path("copied"), scene.path("spread"));
-    Tree { random, outside: &outside, files: Vec::new(), left: 40 }.fill(&src, 0);
+    let names = &NAMES;
+    Tree { random, names, outside: &outside, files: Vec::new(), left: 40 }.fill(&src, 0);
     plant(&src, &[&by_copy, &by_spread], &outside, random);
     let planted = look(&by_copy);
     let cp = Command::new(need("cp", "coreutils"))
@@ -171,6 +189,50 @@ fn check(seed: u64) {
         });
         assert_eq!(ran.code == 0, is_whole, "seed {seed}\n{ran}");
     }
+}
+
+/// A new copy, with all that it can keep, is what rsync makes of the same tree: rsync finds no
+/// difference between them, but for what was told by name.
+#[test]
+fn archives_are_those_of_rsync() {
+    let count = std::env::var("DATAPUMP_TREES").map_or(TREES, |count| count.parse().unwrap());
+    for seed in 0..count {
+        check_beside_rsync(seed);
+    }
+}
+
+fn check_beside_rsync(seed: u64) {
+    let scene = Scene::new();
+    let random = &mut Rng::new(0xa5_5eed + seed);
+    let outside = scene.path("outside");
+    fs::create_dir_all(&outside).unwrap();
+    let names = &NAMES[..if seed.is_multiple_of(2) { PLAIN } else { NAMES.len() }];
+    let mut tree = Tree { random, names, outside: &outside, files: Vec::new(), left: 40 };
+    tree.fill(&scene.path("src"), 0);
+    // Pipes are named and skipped.
+    rsync(&scene, "-aHX --no-specials @/src/ @/theirs");
+    let copied = scene.run("copy -rAv @/src/ @/ours");
+    let is_plain = names.len() == PLAIN;
+    assert!(copied.code == 0 || (copied.code == 3 && !is_plain), "seed {seed}\n{copied}");
+    let all = "-aHXn --checksum --no-specials --itemize-changes --delete";
+    let found = rsync(&scene, &format!("{all} --exclude=*.journal @/theirs/ @/ours"));
+    let is_told = |line: &&str| {
+        let (_, name) = line.split_once(' ').unwrap_or_default();
+        // Where a link leads, or which name of the file there is already.
+        let name = name.split(" -> ").flat_map(|name| name.split(" => ")).next();
+        let name = name.unwrap_or_default().trim_end_matches('/').replace("\\#012", "\\n");
+        let mut names = Path::new(&name).ancestors().filter(|name| *name != Path::new(""));
+        names.any(|name| copied.stderr.contains(&format!("/ours/{}'", name.display())))
+    };
+    let untold: Vec<&str> = found.lines().filter(|line| !is_told(line)).collect();
+    assert!(untold.is_empty(), "seed {seed}: {untold:#?}\n{copied}");
+    assert_eq!(found.is_empty(), copied.code == 0, "seed {seed}: {found}\n{copied}");
+}
+
+fn rsync(scene: &Scene, line: &str) -> String {
+    let output = Command::new(need("rsync", "rsync")).args(scene.words(line)).output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Without what a copy that failed keeps for the next.
