@@ -12,15 +12,19 @@ use crate::support::cells::{CELLS, Cell, Copied, FarHost, Near, check};
 use crate::support::{PROGRAM, Scene, data, each_at_once, need, need_root, run};
 
 /// The program as it is shipped: with a mover beside it that can be sent. The mover here is the
-/// whole program, which is one too.
+/// whole program, which is one too. In one place for all runs of the tests.
 static SHIPPED: LazyLock<Near> = LazyLock::new(|| {
-    let folder = tempfile::Builder::new().prefix("datapump-shipped-").tempdir().unwrap().keep();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
+    fs::create_dir_all(&folder).unwrap();
     let near = Near { program: folder.join("datapump"), own: folder.join(brought()) };
     let strip = need("strip", "binutils");
     for file in [&near.program, &near.own] {
-        let made = Command::new(&strip).arg("-o").arg(file).arg(PROGRAM).status();
+        // Another run of the tests may be running what is there.
+        let new = tempfile::NamedTempFile::new_in(&folder).unwrap().into_temp_path();
+        let made = Command::new(&strip).arg("-o").arg(&new).arg(PROGRAM).status();
         assert!(made.unwrap().success(), "strip {PROGRAM}");
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        new.persist(file).unwrap();
     }
     near
 });
