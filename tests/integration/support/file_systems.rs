@@ -33,7 +33,9 @@ impl Recipe {
     pub(crate) fn mount(&self, scene: &Scene) -> Mounted {
         let store = self.needs_store().then(Gateway::new);
         let mount = self.mount_of(scene, store.as_ref());
-        Mounted { at: mount.at.clone(), _mount: mount, _store: store }
+        let at = mount.at.clone();
+        let below = Mount::found(scene.path(format!("{}.back", self.name)));
+        Mounted { at, _mount: mount, _below: below, _store: store }
     }
 
     fn needs_store(&self) -> bool {
@@ -86,6 +88,7 @@ pub(crate) struct Mounted {
     pub at: PathBuf,
     // Dropped in this order.
     _mount: Mount,
+    _below: Option<Mount>,
     _store: Option<Gateway>,
 }
 

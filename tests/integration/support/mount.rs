@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{need, until};
+use super::{need, until_some};
 
 /// A folder where something is mounted, until this is dropped.
 pub(crate) struct Mount {
@@ -49,9 +49,13 @@ impl Mount {
 
     /// What another program has mounted here, or is about to.
     pub(crate) fn by_another(at: PathBuf) -> Mount {
-        let mounts = || fs::read_to_string("/proc/self/mounts").unwrap();
-        until("it is mounted", || mounts().contains(&format!(" {} ", at.display())));
-        Mount { at }
+        until_some("it is mounted", || Mount::found(at.clone()))
+    }
+
+    /// What is mounted here, if anything is.
+    pub(crate) fn found(at: PathBuf) -> Option<Mount> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.contains(&format!(" {} ", at.display())).then(|| Mount { at })
     }
 
     /// Changes what the mount allows.
