@@ -322,11 +322,12 @@ const WALLS: &[(&str, &[&str])] = &[
     // The record layer of `work::seal` seals a stream's frames.
     ("ends", &["base", "wire", "io", "work"]),
     ("pump", &["base", "wire", "io", "work", "ends"]),
-    ("remote", &["base", "wire", "io", "work", "ends", "pump"]),
     // A client of object stores: no type of it is known below.
     ("s3", &["base", "io"]),
     // Receipts of what was written, and whether the files still agree.
     ("receipt", &["base", "io", "work", "pump"]),
+    ("folder_listing", &["base", "io", "pump"]),
+    ("remote", &["base", "wire", "io", "work", "ends", "pump", "receipt", "folder_listing"]),
     // Pure: analysis of measurements.
     ("statistics", &[]),
     ("record", &["base"]),
@@ -415,6 +416,7 @@ const CLI: &[&str] = &[
     "work",
     "ends",
     "pump",
+    "folder_listing",
     "remote",
     "receipt",
     "statistics",

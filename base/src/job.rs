@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::cpus::Cpus;
 use super::path::PathSample;
+use super::reason::{Changes, Reason};
 use super::settings::{DataSet, Moment, Settings, choice};
 use super::stream_steps::StreamStep;
 use super::tally::SideReport;
@@ -400,6 +401,8 @@ pub enum Notice {
         path: Vec<u8>,
         kind: FileKind,
         bytes: u64,
+        /// `None` where nothing was copied.
+        reason: Option<Reason>,
         digest: Option<String>,
         /// Digests besides.
         extra: super::extra::ExtraSums,
@@ -409,6 +412,17 @@ pub enum Notice {
         path: Vec<u8>,
         kind: FileKind,
         bytes: u64,
+        reason: Reason,
+    },
+    /// What is there has got the mode and the owner of its source.
+    Adjusted {
+        path: Vec<u8>,
+        changes: Changes,
+    },
+    /// A dry run found that it would.
+    WouldAdjust {
+        path: Vec<u8>,
+        changes: Changes,
     },
     FileFailed {
         path: Vec<u8>,

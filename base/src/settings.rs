@@ -69,6 +69,9 @@ pub struct Settings {
     pub backup_dir: Option<String>,
     /// Only say what would be copied.
     pub dry_run: bool,
+    /// A dry run that compares two trees: what is in a source folder has its name in the
+    /// destination, which is there.
+    pub compare: bool,
     /// Objects that may fail before the transfer ends; `None` for any number.
     pub errors_max: Option<u32>,
     /// Ignore what an earlier transfer has left.
@@ -417,6 +420,7 @@ impl Default for Settings {
             delete_max: None,
             backup_dir: None,
             dry_run: false,
+            compare: false,
             errors_max: None,
             fresh: false,
             mkpath: false,

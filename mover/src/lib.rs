@@ -8,6 +8,7 @@
 //! between, and a **lane** moves it through them.
 
 pub mod ends;
+pub mod folder_listing;
 pub mod io;
 pub mod pump;
 pub mod receipt;

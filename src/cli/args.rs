@@ -10,12 +10,14 @@ use super::bbcp;
 use super::clean::CleanArgs;
 use super::codec::CodecArgs;
 use super::command_id::CommandId;
+use super::compare::CompareArgs;
 use super::config::Outside;
 use super::config_show::ShowConfigArgs;
 use super::demo::DemoArgs;
 use super::doctor::DoctorArgs;
 use super::explain::ExplainArgs;
 use super::limit::LimitArgs;
+use super::ls::LsArgs;
 use super::man::ManArgs;
 use super::measure::MeasureArgs;
 use super::model::{FitArgs, ShowModelArgs};
@@ -29,7 +31,7 @@ use super::report::ReportArgs;
 use super::results::{ExportArgs, ListArgs, ShowRunsArgs};
 use super::spread::{CancelArgs, JobArgs, JobReportArgs, ResumeArgs, SpreadArgs, WorkArgs};
 use super::submit::{QueueArgs, SubmitArgs};
-use super::sweep::{CompareArgs, ProfileArgs, ShowCampaignArgs, SweepArgs, measured};
+use super::sweep::{CompareCampaignsArgs, ProfileArgs, ShowCampaignArgs, SweepArgs, measured};
 use super::typed::{Stop, Typed};
 use super::verify::VerifyArgs;
 use base::cpus::Cpus;
@@ -50,7 +52,9 @@ pub(crate) struct Args {
 pub(crate) enum Task {
     Copy(Box<CopyArgs>),
     Demo(Box<DemoArgs>),
-    Verify(VerifyArgs),
+    Verify(Box<VerifyArgs>),
+    Compare(Box<CompareArgs>),
+    Ls(Box<LsArgs>),
     Clean(CleanArgs),
     Submit(SubmitArgs),
     Queue(QueueArgs),
@@ -70,7 +74,7 @@ pub(crate) enum Task {
     Doctor(DoctorArgs),
     Sweep(SweepArgs),
     SweepShow(ShowCampaignArgs),
-    SweepCompare(CompareArgs),
+    SweepCompare(CompareCampaignsArgs),
     SweepProfile(ProfileArgs),
     Spread(Box<SpreadArgs>),
     SpreadStatus(JobArgs),
@@ -117,7 +121,9 @@ impl Task {
         Ok(match typed.command {
             CommandId::Copy => Task::Copy(Box::new(CopyArgs::of(typed)?)),
             CommandId::Demo => Task::Demo(Box::new(DemoArgs::of(typed)?)),
-            CommandId::Verify => Task::Verify(VerifyArgs::of(typed)?),
+            CommandId::Verify => Task::Verify(Box::new(VerifyArgs::of(typed)?)),
+            CommandId::Compare => Task::Compare(Box::new(CompareArgs::of(typed)?)),
+            CommandId::Ls => Task::Ls(Box::new(LsArgs::of(typed)?)),
             CommandId::Clean => Task::Clean(CleanArgs::of(typed)?),
             CommandId::Submit => Task::Submit(SubmitArgs::of(typed)?),
             CommandId::Queue => Task::Queue(QueueArgs::of(typed)?),
@@ -142,7 +148,7 @@ impl Task {
             CommandId::Doctor => Task::Doctor(DoctorArgs::of(typed)?),
             CommandId::Sweep => Task::Sweep(SweepArgs::of(typed)?),
             CommandId::SweepShow => Task::SweepShow(ShowCampaignArgs::of(typed)?),
-            CommandId::SweepCompare => Task::SweepCompare(CompareArgs::of(typed)?),
+            CommandId::SweepCompare => Task::SweepCompare(CompareCampaignsArgs::of(typed)?),
             CommandId::SweepProfile => Task::SweepProfile(ProfileArgs::of(typed)?),
             CommandId::Spread => Task::Spread(Box::new(SpreadArgs::of(typed)?)),
             CommandId::SpreadStatus => Task::SpreadStatus(JobArgs::of(typed)?),
@@ -294,9 +300,9 @@ mod tests {
     #[test]
     fn no_suggestion_names_a_hidden_command() {
         let cases = [
-            ("copi", "some similar subcommands exist: 'config', 'completions', 'copy'"),
+            ("copi", "some similar subcommands exist: 'compare', 'config', 'completions', 'copy'"),
             ("kopy a b", "a similar subcommand exists: 'copy'"),
-            ("complet", "some similar subcommands exist: 'copy', 'completions'"),
+            ("complet", "some similar subcommands exist: 'copy', 'compare', 'completions'"),
             ("peers", ""),
             ("propes", ""),
         ];

@@ -6,6 +6,8 @@ pub(crate) enum CommandId {
     Copy,
     Demo,
     Verify,
+    Compare,
+    Ls,
     Clean,
     Submit,
     Queue,
@@ -66,6 +68,8 @@ pub(crate) const TREE: &[Branch] = &[
     Branch::Command(CommandId::Copy),
     Branch::Command(CommandId::Demo),
     Branch::Command(CommandId::Verify),
+    Branch::Command(CommandId::Compare),
+    Branch::Command(CommandId::Ls),
     Branch::Command(CommandId::Clean),
     Branch::Command(CommandId::Submit),
     Branch::Command(CommandId::Queue),
@@ -159,6 +163,8 @@ impl CommandId {
             CommandId::Copy => "copy",
             CommandId::Demo => "demo",
             CommandId::Verify => "verify",
+            CommandId::Compare | CommandId::SweepCompare => "compare",
+            CommandId::Ls => "ls",
             CommandId::Clean => "clean",
             CommandId::Submit => "submit",
             CommandId::Queue => "queue",
@@ -178,7 +184,6 @@ impl CommandId {
             CommandId::Report => "report",
             CommandId::Doctor => "doctor",
             CommandId::Sweep => "sweep",
-            CommandId::SweepCompare => "compare",
             CommandId::SweepProfile => "profile",
             CommandId::Spread => "spread",
             CommandId::SpreadStatus => "status",
@@ -204,6 +209,8 @@ impl CommandId {
             CommandId::Demo => {
                 "Demonstrate it on this host alone: make data, copy it encrypted, verify, clean up"
             }
+            CommandId::Compare => "Say how two trees differ, here, at another host or in a store",
+            CommandId::Ls => "List a folder: here, at another host, or in a store",
             CommandId::Verify => "Re-read files and compare them with a receipt (copy --manifest)",
             CommandId::Clean => {
                 "Remove what abandoned copies have left below a folder, or in an object store"
@@ -211,9 +218,7 @@ impl CommandId {
             CommandId::Submit => "Make one copy a job of Slurm, and follow it to its end",
             CommandId::Queue => "List the submitted copies, and start again what was interrupted",
             CommandId::Limit => "Show the copies that run here, or change the rate of one of them",
-            CommandId::Measure => {
-                "Measure what a byte costs: each part alone, then their compositions"
-            }
+            CommandId::Measure => "Measure what a byte costs: parts alone, then their compositions",
             CommandId::MeasureCodec => {
                 "Measure what compression costs and gains on this host, with data of each kind"
             }

@@ -28,7 +28,9 @@ use analysis::report::results;
 /// A word of a command with what is offered for it.
 pub(super) fn word(command: CommandId, word: Arg) -> Arg {
     match command {
-        CommandId::Copy | CommandId::ModelPredict => word.add(ArgValueCompleter::new(ends)),
+        CommandId::Copy | CommandId::ModelPredict | CommandId::Compare | CommandId::Ls => {
+            word.add(ArgValueCompleter::new(ends))
+        }
         CommandId::Verify
         | CommandId::Clean
         | CommandId::MeasureCodec

@@ -205,6 +205,9 @@ fn takes(command: CommandId, option: &dyn AnyOption) -> bool {
             CommandId::Copy => true,
             CommandId::ModelPredict => options::find(CommandId::Copy, description.name).is_some(),
             CommandId::NetTest | CommandId::Doctor => description.group == Group::Remote,
+            CommandId::Verify | CommandId::Compare | CommandId::Ls => {
+                matches!(description.group, Group::Remote | Group::Stores)
+            }
             _ => false,
         }
 }

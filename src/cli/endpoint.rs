@@ -6,9 +6,13 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use base::job::{Location, ObjectUrl};
+use super::console::Console;
+use super::settings::ssh_to;
+use analysis::report::live::Phase;
+use base::job::{Location, ObjectUrl, Remote};
 use base::settings::DataSet;
 use base::units::parse_size;
+use mover::remote::launch::Launch;
 
 /// A parsed end: the host, and the location there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,43 @@ pub(super) struct EndArg {
     /// The port of ssh that a URL names.
     pub port: Option<u16>,
     pub location: Location,
+}
+
+/// Where something is read, and nothing is copied.
+#[derive(Debug)]
+pub(super) enum ReadAt {
+    Here(PathBuf),
+    /// Another host reads it.
+    There(Launch, PathBuf),
+    Store(ObjectUrl),
+}
+
+impl ReadAt {
+    /// `None` where the word names nothing that lasts.
+    pub(super) fn of(word: &OsStr, far: Remote) -> Result<Option<ReadAt>, String> {
+        Ok(match EndArg::parse(word, Role::Target, 0)? {
+            EndArg { host: None, location: Location::Path(path), .. } => Some(ReadAt::Here(path)),
+            EndArg { host: Some(host), location: Location::Path(path), port } => {
+                let remote = Remote { ssh: ssh_to(far.ssh.clone(), port, None), ..far };
+                Some(ReadAt::There(Launch::Ssh { host, remote }, path))
+            }
+            EndArg { location: Location::Object(url), .. } => Some(ReadAt::Store(url)),
+            _ => None,
+        })
+    }
+
+    /// The phase that is shown first.
+    pub(super) fn first_phase(&self, console: &Console) -> Phase {
+        match self {
+            ReadAt::There(Launch::Ssh { host, .. }, _) => {
+                if console.has_line() {
+                    console.remark(&format!("connecting to {host}"));
+                }
+                Phase::Connecting
+            }
+            _ => Phase::Finding,
+        }
+    }
 }
 
 /// Which end a word stands for; the two parse generators differently.
@@ -365,7 +406,23 @@ const STORE_URL: &[u8] = b"s3://";
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn where_something_is_read() {
+        let at = |word| ReadAt::of(OsStr::new(word), Remote::default());
+        assert!(matches!(at("a/"), Ok(Some(ReadAt::Here(path))) if path == Path::new("a/")));
+        let there = at("ssh://h:23/a").unwrap();
+        let Some(ReadAt::There(Launch::Ssh { host, remote }, path)) = there else {
+            panic!("{there:?}")
+        };
+        assert_eq!((&host[..], path.as_path()), ("h", Path::new("/a")));
+        assert_eq!(remote.ssh.unwrap().join(" "), "ssh -p 23");
+        assert!(matches!(at("s3://b/k"), Ok(Some(ReadAt::Store(_)))));
+        assert!(matches!(at("-"), Ok(None)));
+    }
 
     fn path(path: &str) -> Location {
         Location::Path(PathBuf::from(path))

@@ -21,13 +21,17 @@ pub(super) fn option(command: CommandId, typed: &str) -> Option<String> {
     }
     // -avz: each letter by itself.
     let letters = typed.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
-    let said: Vec<String> = letters
-        .chars()
-        .filter_map(|letter| {
-            let name = format!("-{letter}");
-            Some(format!("{name}: {}", instead(command, &name)?))
-        })
-        .collect();
+    // One answer for all letters that it is of.
+    let mut said: Vec<(String, String)> = Vec::new();
+    for letter in letters.chars().map(|letter| format!("-{letter}")) {
+        let Some(text) = instead(command, &letter) else { continue };
+        match said.iter_mut().find(|(_, other)| *other == text) {
+            Some((letters, _)) => letters.push_str(&format!(", {letter}")),
+            None => said.push((letter, text)),
+        }
+    }
+    let said: Vec<String> =
+        said.iter().map(|(letters, text)| format!("{letters}: {text}")).collect();
     let whole = (!said.is_empty()).then(|| format!("{typed} is not known: {}", said.join("; ")));
     whole.or_else(|| of_others(command, name))
 }
@@ -38,6 +42,7 @@ fn instead(command: CommandId, name: &str) -> Option<String> {
         CommandId::NetTest => list::NET_TEST,
         CommandId::Spread => list::SPREAD,
         CommandId::Verify => list::VERIFY,
+        CommandId::Ls => list::LS,
         _ => &[],
     };
     let of = |rows: &'static [Habit]| {
@@ -146,7 +151,8 @@ mod tests {
         let rows = rows(CommandId::Copy, list::COPY)
             .chain(rows(CommandId::NetTest, list::NET_TEST))
             .chain(rows(CommandId::Spread, list::SPREAD))
-            .chain(rows(CommandId::Verify, list::VERIFY));
+            .chain(rows(CommandId::Verify, list::VERIFY))
+            .chain(rows(CommandId::Ls, list::LS));
         for (command, row) in rows {
             for word in row.words {
                 let option = options::of(command).map(|option| option.description()).find(|it| {

@@ -9,6 +9,8 @@ pub(crate) const ABOUT: &str =
 pub(crate) const SYNOPSIS: &str = "datapump copy [OPTIONS] SRC... DST\n\
                             \x20      datapump demo [OPTIONS]\n\
                             \x20      datapump verify MANIFEST PATH\n\
+                            \x20      datapump compare [--checksum] A B\n\
+                            \x20      datapump ls [-s] [PATH]\n\
                             \x20      datapump clean [-n] PATH...\n\
                             \x20      datapump submit [OPTIONS] copy ...\n\
                             \x20      datapump queue [OPTIONS]\n\
@@ -35,6 +37,11 @@ pub(crate) const DEMO: &str =
 pub(crate) const VERIFY: &str = "\
 Each file that differs, is missing or cannot be read is named. The exit code is\n\
 6 if a file differs, else 3 if one is missing or cannot be read.";
+
+pub(crate) const COMPARE: &str = "\
+Nothing is copied or changed. Files are compared by size, time and permissions; with\n\
+--checksum by contents. 'only in A' and 'only in B' name what the other lacks. The exit\n\
+code is 0 if nothing differs, and 3 if something does.";
 
 pub(crate) const CLEAN: &str = "\
 Removes .datapump-*.part and .datapump-*.journal files; files of a running copy\n\

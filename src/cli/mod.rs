@@ -6,6 +6,7 @@ mod bbcp;
 mod clean;
 mod codec;
 mod command_id;
+mod compare;
 mod complete;
 mod config;
 mod config_show;
@@ -19,6 +20,7 @@ mod habits;
 mod help;
 mod limit;
 mod live;
+mod ls;
 mod man;
 mod measure;
 mod metrics;
@@ -123,6 +125,8 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Copy(args) => copy(args, started),
         Task::Demo(args) => demo::run(args, started),
         Task::Verify(args) => verify::run(args, started),
+        Task::Compare(args) => compare::run(args, started),
+        Task::Ls(args) => ls::run(args, started),
         Task::Clean(args) => clean::run(args, started),
         Task::Submit(args) => submit::run(args),
         Task::Queue(args) => submit::run_queue(args),
@@ -446,8 +450,9 @@ fn conclude_with(
     with(code);
     let failed = collected.failed.iter().map(|(path, fault)| json::failure(path, fault)).collect();
     let failed_count = collected.failed_count;
-    let EndEvent { record, cpu_ns_per_byte, verified, .. } = end;
-    let end = EndEvent { record, cpu_ns_per_byte, verified, failed, failed_count, ..verdict };
+    let EndEvent { record, cpu_ns_per_byte, verified, compared, .. } = end;
+    let end =
+        EndEvent { record, cpu_ns_per_byte, verified, compared, failed, failed_count, ..verdict };
     console.event(&Event::End(Box::new(end)));
     code
 }

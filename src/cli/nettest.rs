@@ -416,8 +416,7 @@ fn tell(console: &Console, notice: Notice) {
     match notice {
         Notice::Warning(text) | Notice::Again(text) => console.warning(&text),
         Notice::FileFailed { fault, .. } => console.error(&fault.text),
-        Notice::FileDone { .. } | Notice::WouldCopy { .. } => {}
-        Notice::Deleted { .. } | Notice::WouldDelete { .. } | Notice::Streams(_) => {}
+        _ => {} // nothing is kept, and nothing replaced
     }
 }
 

@@ -112,8 +112,16 @@ fn words(command: CommandId) -> Vec<Arg> {
         CommandId::Copy => vec![word(ENDS, "What to copy, and where").num_args(1..)],
         CommandId::Verify => vec![
             word("MANIFEST", "The receipt, as --manifest wrote it or b3sum prints it"),
-            word("PATH", "The folder that its names are relative to, or its only file"),
+            word(
+                "PATH",
+                "The folder that its names are relative to, or its only file: PATH, \
+                          HOST:PATH or s3://BUCKET/KEY",
+            ),
         ],
+        CommandId::Compare => compared(),
+        CommandId::Ls => {
+            vec![optional("PATH", "A folder, HOST:PATH or s3://BUCKET/KEY; default: .")]
+        }
         CommandId::Clean => {
             vec![word("PATH", "Destination folders of copies, or s3://BUCKET/KEY").num_args(1..)]
         }
@@ -148,32 +156,31 @@ fn words(command: CommandId) -> Vec<Arg> {
         }
         CommandId::SweepCompare => vec![many("CAMPAIGN", "The earlier campaign, then the later")],
         CommandId::Spread => vec![many(ENDS, "What to copy, and the folder where it goes")],
-        CommandId::SpreadStatus
-        | CommandId::SpreadResume
-        | CommandId::SpreadCancel
-        | CommandId::SpreadReport
-        | CommandId::SpreadWork => vec![word(JOB, "The job folder, as spread printed it")],
         CommandId::ConfigShow => {
             vec![optional("HOST", "A host as a copy names it; default: what holds for every host")]
         }
-        CommandId::Completions => vec![
-            Arg::new(SHELL)
-                .required(true)
-                .help("bash, elvish, fish, powershell or zsh")
-                .hide_possible_values(true)
-                .value_parser(
-                    EnumValueParser::<Shell>::new().map(|shell| OsString::from(shell.to_string())),
-                ),
-        ],
+        CommandId::Completions => vec![shell()],
         CommandId::Man => vec![many(PAGE, "A command, such as 'model fit'; default: the program")],
         CommandId::Complete => vec![many(LINE, "The words of the line so far")],
-        CommandId::Demo
-        | CommandId::ModelFit
-        | CommandId::Peer
-        | CommandId::Probe
-        | CommandId::SpreadFar
-        | CommandId::Queue => Vec::new(),
+        command if command.first_word() == "spread" => {
+            vec![word(JOB, "The job folder, as spread printed it")]
+        }
+        _ => Vec::new(),
     }
+}
+
+fn shell() -> Arg {
+    let name = EnumValueParser::<Shell>::new().map(|shell| OsString::from(shell.to_string()));
+    word(SHELL, "bash, elvish, fish, powershell or zsh")
+        .hide_possible_values(true)
+        .value_parser(name)
+}
+
+fn compared() -> Vec<Arg> {
+    vec![
+        word("A", "A file, a folder or s3://BUCKET/KEY; one of the two may be HOST:PATH"),
+        word("B", "What it is compared with: a folder with a folder, a file with a file"),
+    ]
 }
 
 /// The copy that becomes a job: all that follows belongs to it.
@@ -193,6 +200,7 @@ pub(super) fn after_help(command: CommandId) -> &'static str {
     match command {
         CommandId::Demo => help::DEMO,
         CommandId::Verify => help::VERIFY,
+        CommandId::Compare => help::COMPARE,
         CommandId::Clean => help::CLEAN,
         CommandId::Submit => help::SUBMIT,
         CommandId::Limit => help::LIMIT,

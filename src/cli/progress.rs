@@ -13,13 +13,15 @@ use analysis::model::shape::Shape;
 use analysis::predict::Prediction;
 use analysis::record::copy_record::Series;
 use analysis::record::sample::{Environment, StreamStep};
+use analysis::report::compare::{self, Compared, Difference};
 use analysis::report::escape;
-use analysis::report::files::{self, Dry};
+use analysis::report::files::{self, Direction, Dry};
 use analysis::report::json::{self, Event};
 use analysis::report::live::{self, Meter, Phase, Seen, Walk};
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::{FileKind, Notice, StreamPath};
+use base::reason::Changes;
 use base::units::Nanos;
 use mover::pump::watch::{Pending, Watch};
 use mover::receipt::Receipt;
@@ -42,6 +44,10 @@ pub(crate) struct Collected {
     pub receipt: Option<Result<Receipt, Fault>>,
     /// Bytes at their destination, over time.
     pub series: Series,
+    /// How two trees differ, where they are compared.
+    pub compared: Compared,
+    /// How many that is of files whose contents are equal.
+    pub adjusted: u64,
     /// What was copied, or would be.
     pub shape: Shape,
     /// What was expected of it.
@@ -188,18 +194,32 @@ impl Follower {
                 self.console.warning(&text);
                 self.start_over();
             }
-            Notice::FileDone { path, kind, bytes, digest, extra } => {
+            Notice::FileDone { path, kind, bytes, reason, digest, extra } => {
                 self.note_shape(kind, bytes);
-                let event = || json::file_done((&path, kind, bytes), digest.as_deref(), &extra);
-                self.show_file(&path, bytes, event);
+                let done = (&path[..], kind, bytes, reason);
+                let line = |direction| files::itemized(direction, &path, bytes, reason);
+                self.show(Dry::No, &|| json::file_done(done, digest.as_deref(), &extra), &line);
                 if kind != FileKind::SymbolicLink {
                     self.note(&path, digest.as_deref(), &extra);
                 }
             }
-            Notice::WouldCopy { path, kind, bytes } => {
-                self.note_shape(kind, bytes);
-                self.show_file(&path, bytes, || json::would_copy(&path, kind, bytes));
+            Notice::WouldCopy { path, reason, .. } if self.compares() => {
+                self.show_difference(&path, Difference::of(reason));
             }
+            Notice::WouldAdjust { path, changes } if self.compares() => {
+                self.collected.adjusted += 1;
+                self.show_difference(&path, Difference::Differs(changes));
+            }
+            Notice::WouldDelete { path } if self.compares() => {
+                self.show_difference(&path, Difference::OnlyInB);
+            }
+            Notice::WouldCopy { path, kind, bytes, reason } => {
+                self.note_shape(kind, bytes);
+                let line = |direction| files::itemized(direction, &path, bytes, Some(reason));
+                self.show(Dry::Yes, &|| json::would_copy(&path, kind, bytes, reason), &line);
+            }
+            Notice::Adjusted { path, changes } => self.show_adjusted(&path, changes, Dry::No),
+            Notice::WouldAdjust { path, changes } => self.show_adjusted(&path, changes, Dry::Yes),
             Notice::Deleted { path } => self.show_deleted(&path, Dry::No),
             Notice::WouldDelete { path } => self.show_deleted(&path, Dry::Yes),
             Notice::Streams(step) => {
@@ -227,28 +247,36 @@ impl Follower {
         }
     }
 
-    /// Many files come in a second, and few runs show them: nothing is made that is not shown.
-    fn show_file(&self, path: &[u8], bytes: u64, event: impl FnOnce() -> Event) {
+    /// Many files come in a second, and few runs show them: nothing is made that is not shown. A
+    /// dry run is made to see them.
+    fn show(&self, dry: Dry, event: &dyn Fn() -> Event, line: &dyn Fn(Direction) -> String) {
         let show = self.console.show();
         if show.form == Form::Json && show.amount >= Amount::Usual {
             self.console.event(&event());
         }
-        if self.console.shows_files() {
-            self.console.file(&files::itemized(show.direction, path, bytes));
+        match dry {
+            Dry::Yes => self.console.summary(&escape::line(&line(show.direction))),
+            Dry::No if self.console.shows_files() => self.console.file(&line(show.direction)),
+            Dry::No => {}
         }
     }
 
+    fn compares(&self) -> bool {
+        self.console.show().direction == Direction::Compared
+    }
+
+    fn show_difference(&mut self, path: &[u8], difference: Difference) {
+        self.collected.compared.add(difference);
+        let line = |_| compare::line(path, difference);
+        self.show(Dry::Yes, &|| json::difference(path, difference), &line);
+    }
+
     fn show_deleted(&self, path: &[u8], dry: Dry) {
-        let show = self.console.show();
-        if show.form == Form::Json && show.amount >= Amount::Usual {
-            self.console.event(&json::deleted(path, dry));
-        }
-        match dry {
-            // It is what such a run is made for.
-            Dry::Yes => self.console.summary(&escape::line(&files::deleted(path))),
-            Dry::No if self.console.shows_files() => self.console.file(&files::deleted(path)),
-            Dry::No => {}
-        }
+        self.show(dry, &|| json::deleted(path, dry), &|_| files::deleted(path));
+    }
+
+    fn show_adjusted(&self, path: &[u8], changes: Changes, dry: Dry) {
+        self.show(dry, &|| json::adjusted(path, changes, dry), &|_| files::adjusted(path, changes));
     }
 
     /// The next attempt reports every file again.

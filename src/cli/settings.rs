@@ -64,7 +64,7 @@ pub(super) fn remote(typed: &Typed) -> Result<Remote, String> {
     let mut far = Remote {
         ssh: ssh_to(typed.value(&remote::SSH)?, port, identity),
         datapump: typed.value(&remote::REMOTE_DATAPUMP)?,
-        ports: typed.value(&remote::PORTS)?,
+        ports: typed.maybe(&remote::PORTS)?,
         cpus: typed.maybe(&remote::REMOTE_CPUS)?,
         ..Remote::default()
     };

@@ -38,7 +38,7 @@ use base::job::Remote;
 use base::settings::{DataSet, Settings};
 use base::units::Nanos;
 
-pub(crate) use self::kept::{CompareArgs, ProfileArgs, ShowCampaignArgs};
+pub(crate) use self::kept::{CompareCampaignsArgs, ProfileArgs, ShowCampaignArgs};
 pub(super) use self::kept::{cells, find};
 pub(crate) use self::kept::{recorded, run_compare, run_profile, run_show};
 

@@ -274,7 +274,8 @@ impl Typed {
 
     /// The other host as typed, for which the configuration may have options.
     fn host(&self) -> Option<String> {
-        let words = [parser::ENDS, "HOST"].into_iter().flat_map(|name| self.words(name));
+        let words =
+            [parser::ENDS, "HOST", "PATH", "A", "B"].into_iter().flat_map(|name| self.words(name));
         words
             .filter_map(|word| match self.command {
                 CommandId::NetTest | CommandId::Doctor => endpoint::host_as_typed(&word).ok(),

@@ -30,6 +30,7 @@ mod install;
 mod limits;
 mod links;
 mod live_page;
+mod looking;
 mod measure;
 mod metrics;
 mod mirror;

@@ -164,7 +164,10 @@ fn a_dry_run_lists_and_deletes_nothing() {
         let line = format!("copy -n -r --delete --exclude *.o {from}@/src/ {to}@/dst/");
         let ran = scene.succeed(&line);
         for name in ["d/old", "gone/x", "gone"] {
-            assert!(ran.stdout_text().contains(&format!("*deleting      {name}\n")), "{ran}");
+            assert!(
+                ran.stdout_text().contains(&format!("*deleting                  {name}\n")),
+                "{ran}"
+            );
         }
         assert!(ran.stdout_text().contains("would delete 3 names"), "{ran}");
         let events = scene.succeed(&format!("{line} --json")).events();
@@ -172,7 +175,7 @@ fn a_dry_run_lists_and_deletes_nothing() {
         assert_eq!(listed, 3);
         assert_eq!(names(&scene.path("dst")), ALL);
         let ran = scene.succeed(&line.replace("-n ", "-v "));
-        assert!(ran.stdout_text().contains("*deleting      gone/x\n"), "{ran}");
+        assert!(ran.stdout_text().contains("*deleting                  gone/x\n"), "{ran}");
         assert!(ran.stdout_text().contains("; 3 names deleted"), "{ran}");
         assert_eq!(names(&scene.path("dst")), ["a", "d", "d/b", "keep.o"]);
     });

@@ -346,3 +346,25 @@ fn backups_stay_beneath_the_root() {
         limited.check_outside();
     });
 }
+
+/// A login that is limited to a folder lists what is beneath it; one that only writes lists
+/// nothing. Files are not read again for a receipt: that goes by paths of the whole host.
+#[test]
+fn what_may_be_asked() {
+    for (options, path, expect) in [
+        ("", "in", 0),
+        ("--read-only", "in", 0),
+        ("--read-only", "out", 2),
+        ("--read-only", "../outside", 2),
+        ("--write-only", "in", 2),
+    ] {
+        let limited = Limited::new(options);
+        let ran = limited.run(&format!("ls -s far:{path} --json"));
+        assert_eq!(ran.code, expect, "{options} {path}\n{ran}");
+        assert!(!ran.stdout_text().contains("secret"), "{ran}");
+    }
+    let limited = Limited::new("");
+    fs::write(limited.scene.path("jail/sums"), format!("{:064}  file\n", 0)).unwrap();
+    let ran = limited.run("verify @/jail/sums far:in");
+    assert!(ran.code == 2 && ran.stderr.contains("this login is not for"), "{ran}");
+}

@@ -80,7 +80,7 @@ impl Options {
             fsync,
             overwrite, memory_bytes, preallocate, preserve, archive, numeric_ids, user_rules,
             group_rules, recursive, links, filters, min_size, max_size, newer, skip_unchanged,
-            delete, delete_max, backup_dir, dry_run, errors_max, fresh, mkpath, stall,
+            delete, delete_max, backup_dir, dry_run, compare: _, errors_max, fresh, mkpath, stall,
             path_samples, compress, null_cycle_bytes,
             // Of the workers of a spread alone.
             names_apart: _,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base::fault::Fault;
 use base::job::{CleanEvent, Cleaned, Verified};
+use base::reason::{Changes, Reason};
 use base::units::{Bytes, Nanos, Rate};
 
 use super::escape;
@@ -22,6 +23,8 @@ pub enum Direction {
     ToFar,
     #[default]
     ToHere,
+    /// Nothing is copied: two trees are compared.
+    Compared,
 }
 
 /// The summary of `verify`, with the kinds of digests that files had.
@@ -80,18 +83,33 @@ fn all_match(files: u64) -> String {
     }
 }
 
-/// A file in one line, as rsync itemizes: `>f      12 MiB  name`.
-pub fn itemized(direction: Direction, path: &[u8], bytes: u64) -> String {
+/// A file in one line, as rsync itemizes: `>f      12 MiB  size,time  name`, with the reason why it
+/// is copied, where it is.
+pub fn itemized(direction: Direction, path: &[u8], bytes: u64, reason: Option<Reason>) -> String {
     let sign = match direction {
         Direction::ToFar => '<',
-        Direction::ToHere => '>',
+        Direction::ToHere | Direction::Compared => '>',
     };
-    format!("{sign}f {:>11}  {}", Bytes(bytes).to_string(), String::from_utf8_lossy(path))
+    item(sign, &Bytes(bytes).to_string(), reason, path)
+}
+
+/// A file that stays, with another mode or owner.
+pub fn adjusted(path: &[u8], changes: Changes) -> String {
+    item('.', "", Some(Reason::Changed(changes)), path)
+}
+
+fn item(sign: char, size: &str, reason: Option<Reason>, path: &[u8]) -> String {
+    let words = match reason.map(Reason::words).as_deref() {
+        None => String::new(),
+        Some([]) => format!("{:<9}  ", "same"),
+        Some(words) => format!("{:<9}  ", words.join(",")),
+    };
+    format!("{sign}f {size:>11}  {words}{}", String::from_utf8_lossy(path))
 }
 
 /// A name that was removed in one line, as rsync itemizes it.
 pub fn deleted(path: &[u8]) -> String {
-    format!("*deleting      {}", String::from_utf8_lossy(path))
+    format!("*deleting                  {}", String::from_utf8_lossy(path))
 }
 
 /// A failed object in one line: its name, unless the fault says it, and why.
@@ -112,6 +130,7 @@ fn shown(path: &Path) -> String {
 mod tests {
     use super::*;
     use base::fault::Class;
+    use base::reason::Change;
 
     #[test]
     fn verdicts() {
@@ -134,6 +153,22 @@ mod tests {
         for (found, kinds, expect) in cases {
             assert_eq!(verified(&found, kinds, second), expect);
         }
+    }
+
+    #[test]
+    fn a_file_and_why_it_is_copied() {
+        let changed = |all: &[Change]| Reason::Changed(Changes::of(all.iter().copied()));
+        let cases = [
+            (Reason::New, "<f       5 MiB  new        a/b"),
+            (changed(&[Change::Size, Change::Time]), "<f       5 MiB  size,time  a/b"),
+            (changed(&[]), "<f       5 MiB  same       a/b"),
+        ];
+        for (reason, expect) in cases {
+            assert_eq!(itemized(Direction::ToFar, b"a/b", 5 << 20, Some(reason)), expect);
+        }
+        let mode = Changes::of([Change::Mode]);
+        assert_eq!(adjusted(b"a/b", mode), ".f              mode       a/b");
+        assert_eq!(deleted(b"a/b"), "*deleting                  a/b");
     }
 
     #[test]

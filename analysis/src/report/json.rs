@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::compare::{Compared, Difference};
 use super::files::Dry;
 use super::live::{Meter, Seen, Walk};
 use super::nettest::{NetTest, Passed};
@@ -25,6 +26,8 @@ use crate::study::compression::Findings;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::{CleanEvent, FileKind, Verified};
+use base::listing::{Item, ItemKind};
+use base::reason::{Changes, Reason};
 use base::units::Nanos;
 
 /// When something happened, on both clocks.
@@ -42,6 +45,8 @@ pub enum Event {
     Start(Box<Start>),
     Progress(Progress),
     File(File),
+    /// A name that `ls` lists.
+    Item(Listed),
     Warning {
         text: String,
     },
@@ -120,14 +125,19 @@ pub struct File {
     /// Only where the path is not UTF-8: its bytes in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
-    /// `done`, `failed` or `deleted`, or after a dry run `would_copy` or `would_delete`; of `clean`
-    /// `removed`, `would_remove` or `held`.
+    /// `done`, `failed`, `deleted` or `adjusted` (it stays, with its source's mode and owner), or
+    /// after a dry run `would_copy`, `would_delete` or `would_adjust`; of `clean` `removed`,
+    /// `would_remove` or `held`; of `compare` `differs`, `only_in_a` or `only_in_b`.
     state: &'static str,
     /// `hard` for another name of a file, `symbolic` for a symbolic link: of neither bytes move.
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+    /// `new`, or in what it differed from what had its name: `kind`, `size`, `time`, `contents`,
+    /// `mode`, `owner`; empty where it was replaced whatever it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Vec<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
     /// Digests besides, by name.
@@ -137,6 +147,29 @@ pub struct File {
     class: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+}
+
+/// What a folder has, or a store.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Listed {
+    path: String,
+    /// Only where the path is not UTF-8: its bytes in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    kind: &'static str,
+    /// Of a folder the sum of all files below it, with `--sums`.
+    bytes: Option<u64>,
+    /// How many these are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    /// Since 1970.
+    mtime_s: Option<f64>,
+    /// Permission bits, in octal digits.
+    mode: Option<String>,
+    user: Option<String>,
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_target: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -156,6 +189,9 @@ pub struct EndEvent {
     pub failed_count: u64,
     /// The result; null unless `verify` ran to its end.
     pub verified: Option<Found>,
+    /// The result of `compare`; only present after one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
     /// The result of a net test; only present after one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_test: Option<Box<NetTest>>,
@@ -212,18 +248,27 @@ pub fn progress(seen: &Seen, meter: &Meter) -> Event {
 }
 
 pub fn file_done(
-    (path, kind, bytes): (&[u8], FileKind, u64),
+    (path, kind, bytes, reason): (&[u8], FileKind, u64, Option<Reason>),
     digest: Option<&str>,
     also: &ExtraSums,
 ) -> Event {
     let digest = digest.map(String::from);
     let also = also.hex().into_iter().map(|(kind, hex)| (kind.name(), hex)).collect();
-    Event::File(File { digest, also, ..sized(path, kind, bytes, "done") })
+    let reason = reason.map(Reason::words);
+    Event::File(File { digest, also, reason, ..sized(path, kind, bytes, "done") })
 }
 
 /// A file that a dry run would copy.
-pub fn would_copy(path: &[u8], kind: FileKind, bytes: u64) -> Event {
-    Event::File(sized(path, kind, bytes, "would_copy"))
+pub fn would_copy(path: &[u8], kind: FileKind, bytes: u64, reason: Reason) -> Event {
+    let reason = Some(reason.words());
+    Event::File(File { reason, ..sized(path, kind, bytes, "would_copy") })
+}
+
+/// A file that stays, with its source's mode and owner.
+pub fn adjusted(path: &[u8], changes: Changes, dry: Dry) -> Event {
+    let state = if dry == Dry::Yes { "would_adjust" } else { "adjusted" };
+    let reason = Some(Reason::Changed(changes).words());
+    Event::File(File { reason, ..file(path, state) })
 }
 
 fn sized(path: &[u8], kind: FileKind, bytes: u64, state: &'static str) -> File {
@@ -233,6 +278,34 @@ fn sized(path: &[u8], kind: FileKind, bytes: u64, state: &'static str) -> File {
         FileKind::SymbolicLink => Some("symbolic"),
     };
     File { link, bytes: Some(bytes), ..file(path, state) }
+}
+
+/// A name of which two trees differ.
+pub fn difference(path: &[u8], difference: Difference) -> Event {
+    let reason = match difference {
+        Difference::Differs(changes) => Some(Reason::Changed(changes).words()),
+        Difference::OnlyInA | Difference::OnlyInB => None,
+    };
+    Event::File(File { reason, ..file(path, difference.name()) })
+}
+
+/// A name that `ls` lists.
+pub fn item(item: &Item) -> Event {
+    let File { path, path_hex, .. } = file(&item.name, "");
+    let link = String::from_utf8_lossy(&item.link_target);
+    let (user, group) = item.owner.clone().unzip();
+    Event::Item(Listed {
+        path,
+        path_hex,
+        kind: item.kind.name(),
+        bytes: item.bytes.or(item.below.map(|below| below.bytes)),
+        files: item.below.map(|below| below.files),
+        mtime_s: item.mtime.map(|at| at.seconds as f64 + f64::from(at.nanos) / 1e9),
+        mode: item.mode.map(|mode| format!("{mode:04o}")),
+        user,
+        group,
+        link_target: (item.kind == ItemKind::Link).then(|| link.into_owned()),
+    })
 }
 
 /// A name that the source does not have, and that was removed.
@@ -273,6 +346,7 @@ fn file(path: &[u8], state: &'static str) -> File {
         state,
         link: None,
         bytes: None,
+        reason: None,
         digest: None,
         also: BTreeMap::new(),
         class: None,
@@ -291,6 +365,7 @@ pub fn end(class: Option<Class>, message: Option<String>) -> EndEvent {
         failed: Vec::new(),
         failed_count: 0,
         verified: None,
+        compared: None,
         net_test: None,
     }
 }
@@ -348,11 +423,15 @@ mod tests {
     fn lines() {
         check(Event::Warning { text: "a\nb".into() }, r#""event":"warning","text":"a\nb"}"#);
         check(
-            file_done((b"a/b", FileKind::File, 3), Some("00ff"), &ExtraSums::NONE),
+            file_done(
+                (b"a/b", FileKind::File, 3, Some(Reason::New)),
+                Some("00ff"),
+                &ExtraSums::NONE,
+            ),
             r#""event":"file","path":"a/b","state":"done","bytes":3,"digest":"00ff"}"#,
         );
         check(
-            file_done((b"c", FileKind::HardLink, 0), Some("00ff"), &ExtraSums::NONE),
+            file_done((b"c", FileKind::HardLink, 0, None), Some("00ff"), &ExtraSums::NONE),
             r#""event":"file","path":"c","state":"done","link":"hard","bytes":0,"digest":"00ff"}"#,
         );
         check(

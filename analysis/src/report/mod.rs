@@ -3,12 +3,14 @@
 
 pub mod campaign;
 pub mod codecs;
+pub mod compare;
 pub mod curves;
 pub mod doctor;
 pub mod end_to_end;
 pub mod explain;
 pub mod files;
 pub mod json;
+pub mod listing;
 pub mod live;
 pub mod nettest;
 pub mod openmetrics;

@@ -48,6 +48,8 @@ pub trait Store: Volume {
     /// Reports everything below the root in the order of keys, until `take` returns false. With
     /// `Details::All` each has its own mode and time, which costs a request for each.
     fn list(&self, details: Details, take: &mut dyn FnMut(Listed) -> bool) -> Result<(), Fault>;
+    /// Reports what is directly below the root: objects, and folders, whose names end with a slash.
+    fn list_folder(&self, take: &mut dyn FnMut(Listed) -> bool) -> Result<(), Fault>;
     /// What has exactly this key; `None` where nothing has it.
     fn look(&self, path: &[u8]) -> Result<Option<Listed>, Fault>;
     /// The folder of this host with the journals of what is written to the store. It is made where

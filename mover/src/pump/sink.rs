@@ -12,6 +12,7 @@ pub mod backup;
 pub mod clean;
 pub mod compare;
 mod credit;
+mod differing;
 pub mod expected;
 pub mod finisher;
 mod folders;
@@ -55,6 +56,7 @@ use crate::wire::message::{FINISHED_MAX, Message, RANGES_MAX};
 use base::fault::{Class, Fault};
 use base::label::Sum;
 use base::limits::TWINS_MAX;
+use base::reason::Changes;
 use base::settings::{Fsync, Settings};
 
 /// The permissions that the owner of a directory needs to put files there.
@@ -113,6 +115,8 @@ pub struct SinkSide {
     unmade: BTreeSet<Vec<u8>>,
     /// A folder of which a dry run knows that nothing is in it: something else has its name.
     dry_folder: Option<Vec<u8>>,
+    /// In what objects of this offer differ from what is here.
+    differing: Vec<(u64, Changes)>,
     /// Warnings for the user.
     warnings: Vec<String>,
 }
@@ -193,6 +197,7 @@ impl SinkSide {
             renamed: BTreeSet::new(),
             unmade: BTreeSet::new(),
             dry_folder: None,
+            differing: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -252,7 +257,8 @@ impl SinkSide {
         }
         self.note_space(&chunk, &copied)?;
         self.find_partials(&chunk, &wanted)?;
-        let mut answer = self.wanted_ranges(&chunk, &wanted);
+        let mut answer = self.take_differing();
+        answer.extend(self.wanted_ranges(&chunk, &wanted));
         self.count(&chunk, &wanted);
         self.check_room()?;
         self.expect(&chunk, &wanted);

@@ -32,6 +32,7 @@ use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
 use base::job::{Carrier, Location, StreamPath};
 use base::path::PathSample;
+use base::reason::Changes;
 use base::settings::Settings;
 use base::stream_steps::StreamStep;
 use base::tally::{SideReport, Tally};
@@ -299,6 +300,8 @@ struct Core {
     news: News,
     /// Digests besides of objects that the sink finishes next.
     extra: BTreeMap<u64, ExtraSums>,
+    /// In what objects differ that are not finished.
+    reasons: BTreeMap<u64, Changes>,
     twins: Twins,
     /// Where files are compared first: objects that are being compared.
     comparing: Option<u64>,
@@ -379,6 +382,7 @@ impl Core {
             look_at: now,
             news: News::none(now),
             extra: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             twins: Twins::default(),
             comparing: None,
             tally: Tally::default(),

@@ -63,7 +63,10 @@ fn words_bytes(notice: &Notice) -> u64 {
     let words = match notice {
         Notice::Warning(text) => text.len(),
         Notice::FileFailed { path, fault } => path.len() + fault.text.len(),
-        Notice::Deleted { path } | Notice::WouldDelete { path } => path.len(),
+        Notice::Deleted { path }
+        | Notice::WouldDelete { path }
+        | Notice::Adjusted { path, .. }
+        | Notice::WouldAdjust { path, .. } => path.len(),
         Notice::Again(_)
         | Notice::FileDone { .. }
         | Notice::WouldCopy { .. }
@@ -253,6 +256,7 @@ mod tests {
     use super::*;
     use base::extra::ExtraSums;
     use base::job::FileKind;
+    use base::reason::Reason;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -263,7 +267,9 @@ mod tests {
         (0..flood).for_each(|_| watch.warn("w".repeat(1000)));
         let extra = ExtraSums::default();
         let kind = FileKind::File;
-        watch.tell(Notice::FileDone { path: Vec::new(), kind, bytes: 1, digest: None, extra });
+        let reason = Some(Reason::New);
+        let path = Vec::new();
+        watch.tell(Notice::FileDone { path, kind, bytes: 1, reason, digest: None, extra });
         let pending = watch.pending();
         let kept: Vec<Notice> = told.try_iter().collect();
         let bytes: u64 = kept.iter().map(words_bytes).sum();
@@ -284,6 +290,7 @@ mod tests {
             path: vec![n as u8],
             kind,
             bytes: 1,
+            reason: Some(Reason::New),
             digest: None,
             extra,
         };

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::ReceiptFile;
 use super::kind::DigestOfList;
 use base::extra::ExtraDigest;
 use base::fault::Fault;
@@ -27,6 +28,8 @@ pub(super) struct ListedDigest {
 /// The files of a receipt, one at a time: a receipt of a million files is never in memory.
 pub(super) struct Lines {
     path: PathBuf,
+    /// As messages name it.
+    shown: String,
     reader: BufReader<File>,
     number: u64,
     form: Form,
@@ -42,7 +45,7 @@ struct Line {
 
 /// How paths are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub enum Form {
     /// As coreutils and b3sum do it: a backslash before a line says that its path has escapes.
     Coreutils,
     /// In a manifest of BagIt (RFC 8493, 2.1.3): line ends and percent signs are `%0A`, `%0D`,
@@ -51,14 +54,11 @@ enum Form {
 }
 
 impl Lines {
-    pub(super) fn open(path: &Path) -> Result<Lines, Fault> {
-        let file = File::open(path).map_err(|why| Fault::io("open", path, &why))?;
-        let form = match path.with_file_name("bagit.txt").is_file() {
-            true => Form::BagIt,
-            false => Form::Coreutils,
-        };
-        let (path, reader) = (path.to_path_buf(), BufReader::new(file));
-        Ok(Lines { path, reader, number: 0, form, ahead: None })
+    pub(super) fn open(receipt: &ReceiptFile) -> Result<Lines, Fault> {
+        let ReceiptFile { path, shown, form } = receipt.clone();
+        let file = File::open(&path).map_err(|why| Fault::io("open", &path, &why))?;
+        let reader = BufReader::new(file);
+        Ok(Lines { path, shown, reader, number: 0, form, ahead: None })
     }
 
     /// The next file, with all lines about it that follow one another; `Ok(None)` at the end.
@@ -100,8 +100,7 @@ impl Lines {
                 Ok(line) => Ok(Some(line)),
                 Err(why) => Err(Fault::usage(format!(
                     "'{}' is no receipt: line {}: {why}",
-                    self.path.display(),
-                    self.number
+                    self.shown, self.number
                 ))),
             };
         }

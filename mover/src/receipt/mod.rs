@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 pub use self::kind::DigestOfList;
+pub use self::lines::Form;
 use self::lines::{Entry, Lines, line, tagged};
 use self::reading::{KindsKnown, Read, Verdict, read_object, read_path};
 use crate::io::store::Store;
@@ -146,17 +147,37 @@ impl Drop for List {
     }
 }
 
+/// A receipt to read.
+#[derive(Clone, Debug)]
+pub struct ReceiptFile {
+    pub path: PathBuf,
+    /// As messages name it.
+    pub shown: String,
+    pub form: Form,
+}
+
+impl ReceiptFile {
+    /// One where it was written, beside what says how.
+    pub fn of(path: &Path) -> ReceiptFile {
+        let form = match path.with_file_name("bagit.txt").is_file() {
+            true => Form::BagIt,
+            false => Form::Coreutils,
+        };
+        ReceiptFile { path: path.to_path_buf(), shown: path.display().to_string(), form }
+    }
+}
+
 /// Reads again what a receipt names and reports to `watch` every file that is not as it says. Paths
 /// are relative to `root`, and none leads out of it. `root` may be a file if the receipt names one
 /// file only. With the kinds of digests that files had.
 pub fn verify(
-    manifest: &Path,
+    manifest: &ReceiptFile,
     root: &Root,
     threads: usize,
     watch: &Arc<Watch>,
 ) -> Result<(Verified, Vec<DigestOfList>), Fault> {
     let inside = match root {
-        Root::Here(path) => Inside::new(manifest, path)?,
+        Root::Here(path) => Inside::new(&manifest.path, path)?,
         Root::Store(store, key) => Inside::Store(store.clone(), key.clone()),
     };
     survey(manifest, &inside, watch)?;
@@ -206,8 +227,8 @@ fn settle(verdict: Verdict, entry: Entry, found: &mut Verified, watch: &Watch) {
             found.bytes += bytes;
             watch.gauge.files_done.fetch_add(1, Relaxed);
             let digest = entry.digests.into_iter().next().map(|digest| digest.hex);
-            let (kind, extra) = (FileKind::File, ExtraSums::NONE);
-            watch.tell(Notice::FileDone { path, kind, bytes, digest, extra });
+            let (kind, reason, extra) = (FileKind::File, None, ExtraSums::NONE);
+            watch.tell(Notice::FileDone { path, kind, bytes, reason, digest, extra });
             return;
         }
         Verdict::Differs(bytes) => {
@@ -263,7 +284,7 @@ fn check(entry: &Entry, inside: &Inside, known: &KindsKnown, read: &mut Read<'_>
 
 /// Reads the whole receipt once, so that a wrong line is known before any file is read, and the
 /// gauge knows how much there is.
-fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> {
+fn survey(manifest: &ReceiptFile, inside: &Inside, watch: &Watch) -> Result<(), Fault> {
     let mut lines = Lines::open(manifest)?;
     let mut files = 0;
     let mut is_one_there = false;
@@ -276,7 +297,7 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
         if files > 1 && matches!(inside, Inside::File(_) | Inside::Store(_, Some(_))) {
             return Err(Fault::usage(format!(
                 "the receipt '{}' names several files: name the folder that they are in",
-                manifest.display()
+                manifest.shown
             )));
         }
         let resolved = inside.resolve(&entry.path).ok();
@@ -289,7 +310,7 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
     }
     watch.gauge.walk_done.store(true, Relaxed);
     if files == 0 {
-        let shown = manifest.display();
+        let shown = &manifest.shown;
         return Err(Fault::usage(format!(
             "the receipt '{shown}' names no file: nothing to verify"
         )));
@@ -298,7 +319,7 @@ fn survey(manifest: &Path, inside: &Inside, watch: &Watch) -> Result<(), Fault> 
         Some(above) => Err(Fault::usage(format!(
             "no file of the receipt '{}' is there, but they are in the folder above: name that, \
              '{}'",
-            manifest.display(),
+            manifest.shown,
             above.display()
         ))),
         None => Ok(()),
@@ -431,7 +452,7 @@ mod tests {
         fn verify(&self, manifest: &Path, root: &str) -> (Result<Verified, Fault>, Vec<Notice>) {
             let (sender, notices) = mpsc::channel();
             let watch = Arc::new(Watch::new(sender));
-            let found = verify(manifest, &Root::Here(self.at(root)), 2, &watch);
+            let found = verify(&ReceiptFile::of(manifest), &Root::Here(self.at(root)), 2, &watch);
             drop(watch);
             (found.map(|(found, _)| found), notices.iter().collect())
         }
@@ -495,7 +516,8 @@ mod tests {
             let (sender, notices) = mpsc::channel();
             let watch = Arc::new(Watch::new(sender));
             let root = Root::Here(scene.at("root"));
-            let (found, kinds) = verify(&scene.at("list"), &root, 1, &watch).unwrap();
+            let (found, kinds) =
+                verify(&ReceiptFile::of(&scene.at("list")), &root, 1, &watch).unwrap();
             drop(watch);
             assert_eq!(tags(kinds.iter()), expect, "{digests:?}");
             assert_eq!((found.files, found.differing), (3 - differing, differing), "{digests:?}");

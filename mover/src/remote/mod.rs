@@ -1,6 +1,8 @@
 //! Reaching the other host: one duplex byte stream for control, and data streams beside it.
 
 pub mod addresses;
+mod answering;
+pub mod asking;
 pub mod control;
 pub mod copy;
 pub mod demo;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use super::answering;
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::home;
 use super::restriction::{PeerOptions, Restriction};
@@ -26,7 +27,7 @@ use crate::pump::source::names::Names;
 use crate::pump::source::walk::{Sources, WalkEvent};
 use crate::pump::transfer::Event;
 use crate::pump::watch::Watch;
-use crate::wire::message::{Message, Open, Opened, Role};
+use crate::wire::message::{Ask, Message, Open, Opened, Role};
 use crate::wire::session::Session;
 use crate::work::seal::Secret;
 use crate::work::seal::handshake::Identity;
@@ -112,7 +113,14 @@ fn serve(
     line.send(&negotiation.session.hello())?;
     start_reader(input, Noise::Script, events_in.clone(), carrier.clone(), leave_soon);
     let model = host.told(model); // while the near side answers the hello
-    let open = negotiation.await_open()?;
+    let open = match negotiation.await_request()? {
+        Request::Open(open) => *open,
+        Request::Ask(ask) => {
+            line.set_heartbeat(Some(heartbeat(OPENS_WITHIN)));
+            let restriction = host.restriction.as_ref();
+            return answering::answer(ask, restriction, &line, &mut || negotiation.hear());
+        }
+    };
     let reach = host.reach(&open)?;
     host.pinned?;
     // Until the loop runs, which sends and expects pings itself.
@@ -151,15 +159,7 @@ fn serve(
         source,
         sink: prepared.target,
         streams: Vec::new(),
-        peer: Some(Peer {
-            session,
-            line: Box::new(line.clone()),
-            pulse: carrier.pulse.clone(),
-            drives: false,
-            may_carry: false,
-            dial: None,
-            host: None,
-        }),
+        peer: Some(driver(session, &line, &carrier)),
         resume_state: prepared.resume_state,
         expected: Expected::Anything,
         watch: prepared.watch,
@@ -168,6 +168,19 @@ fn serve(
     };
     run(part)?;
     Ok(())
+}
+
+/// The side that started this one.
+fn driver(session: Session, line: &ControlLine, carrier: &CarrierSlot) -> Peer {
+    Peer {
+        session,
+        line: Box::new(line.clone()),
+        pulse: carrier.pulse.clone(),
+        drives: false,
+        may_carry: false,
+        dial: None,
+        host: None,
+    }
 }
 
 fn credentials(open: &Open, identity: Identity) -> Credentials {
@@ -263,6 +276,12 @@ fn prepare(
     }
 }
 
+/// What the driver wants.
+enum Request {
+    Open(Box<Open>),
+    Ask(Ask),
+}
+
 /// The conversation before the loop runs. A near side that is silent for `stall` is gone.
 struct Negotiation<'a> {
     session: Session,
@@ -322,11 +341,15 @@ impl<'a> Negotiation<'a> {
         }
     }
 
-    fn await_open(&mut self) -> Result<Open, Fault> {
+    fn await_request(&mut self) -> Result<Request, Fault> {
         loop {
-            if let Message::Open(open) = self.hear()? {
-                self.stall = open.settings.stall;
-                return Ok(*open);
+            match self.hear()? {
+                Message::Open(open) => {
+                    self.stall = open.settings.stall;
+                    return Ok(Request::Open(open));
+                }
+                Message::Ask(ask) => return Ok(Request::Ask(ask)),
+                _ => {}
             }
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::io::reach::Reach;
-use crate::wire::message::{Open, Role};
+use crate::wire::message::{Ask, Open, Role};
 use base::cpus::Cpus;
 use base::fault::Fault;
 use base::job::Location;
@@ -120,6 +120,16 @@ impl Restriction {
         match open.locations.contains(&Location::Stdio) {
             true => Err(Fault::usage("'-' is not allowed at the far side: name a file")),
             false => Ok(()),
+        }
+    }
+
+    /// The same of a question. Files are compared with a receipt by their paths on this host, which
+    /// could be replaced by links meanwhile.
+    pub(super) fn check_ask(&self, ask: &Ask) -> Result<(), Fault> {
+        match (ask, self.only) {
+            (Ask::List { .. }, None | Some(Role::Source)) => Ok(()),
+            (Ask::List { .. }, Some(Role::Sink)) => Err(only_copies("'datapump ls'")),
+            (Ask::Verify { .. }, _) => Err(only_copies("'datapump verify'")),
         }
     }
 

@@ -11,13 +11,17 @@ use base::job::Location;
 use base::label::Sum;
 use base::limits::{MESSAGE_BYTES_MAX, OFFER_ENTRIES_MAX, PATH_BYTES_MAX};
 use base::path::PathSample;
+use base::reason::Changes;
 use base::secret::SharedSecret;
 use base::settings::{Cut, Settings};
 use base::tally::SideReport;
 use base::units::Rate;
 
+mod asking;
 mod fields;
 mod settings;
+
+pub use self::asking::{Answer, Ask, ITEMS_MAX, PIECE_BYTES_MAX, ReceiptForm};
 
 /// Sent before the far side's first message, so that the output of a shell can be skipped.
 pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
@@ -46,8 +50,10 @@ pub const MARK: &[u8; 16] = b"\0datapump-peer\0\n";
 /// 15: samples have congestion marks, needless repetition, order and timeouts.
 /// 16: the number of streams may change while a transfer runs: a driver ends some.
 /// 19: a dry run says what is missing at its destination, and which files cannot be opened.
-pub const VERSION_MIN: u16 = 19;
-pub const VERSION_MAX: u16 = 19;
+/// 20: a sink says in what objects differ that it replaces, and pairs the names of two trees; a
+/// driver may ask for a listing, or for the files of a receipt, instead of a copy.
+pub const VERSION_MIN: u16 = 20;
+pub const VERSION_MAX: u16 = 20;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// Address ranges in one acknowledgement, and objects in one report of finished ones.
@@ -158,6 +164,15 @@ pub enum Message {
     },
     Open(Box<Open>),
     Opened(Opened),
+    /// Driver, instead of Open: nothing is copied.
+    Ask(Ask),
+    /// Driver: bytes of the receipt that it asks about.
+    Piece {
+        bytes: Vec<u8>,
+        last: bool,
+    },
+    /// Follower: what it was asked.
+    Answer(Answer),
     /// Which data this connection carries.
     Carry(Carries),
     /// Bytes of the data stream, where this connection carries it.
@@ -202,6 +217,11 @@ pub enum Message {
     Failed {
         object: u64,
         fault: Fault,
+    },
+    /// Sink: in what these objects differ from what has their names there. The others that it
+    /// finishes are new.
+    Differing {
+        objects: Vec<(u64, Changes)>,
     },
     /// Sink: the file that exists is as new as this object, and stays.
     Kept {
@@ -361,6 +381,10 @@ impl Message {
             Message::Limit { .. } => 31,
             Message::Extra { .. } => 32,
             Message::EndStream { .. } => 33,
+            Message::Differing { .. } => 34,
+            Message::Ask(_) => 35,
+            Message::Piece { .. } => 36,
+            Message::Answer(_) => 37,
         }
     }
 
@@ -379,6 +403,9 @@ impl Message {
             }
             Message::Open(open) => fields::put_open(out, open),
             Message::Opened(opened) => fields::put_opened(out, opened),
+            Message::Ask(ask) => asking::put_ask(out, ask),
+            Message::Piece { bytes, last } => asking::put_piece(out, bytes, *last),
+            Message::Answer(answer) => asking::put_answer(out, answer),
             Message::Carry(carries) => out.u8(*carries as u8),
             Message::Ping | Message::Enough => {}
             Message::Limit { rate } => settings::put_rate(out, *rate),
@@ -398,10 +425,7 @@ impl Message {
                 fields::put_ranges(out, ranges);
             }
             Message::Cut(cut) => fields::put_cut(out, *cut),
-            Message::OfferEnd { objects, bytes } => {
-                out.u64(*objects);
-                out.u64(*bytes);
-            }
+            Message::OfferEnd { objects, bytes } => fields::put_totals(out, *objects, *bytes),
             Message::Ack { ranges, bytes } => {
                 fields::put_ranges(out, ranges);
                 out.u64(*bytes);
@@ -410,6 +434,7 @@ impl Message {
                 fields::put_finished(out, objects);
             }
             Message::Extra { objects } => fields::put_extra(out, objects),
+            Message::Differing { objects } => fields::put_differing(out, objects),
             Message::Lost { stream }
             | Message::Doubt { stream }
             | Message::EndStream { stream } => out.u32(*stream),
@@ -463,6 +488,13 @@ impl Message {
             9 => Message::Ack { ranges: fields::get_ranges(from)?, bytes: from.u64()? },
             10 => Message::Finished { objects: fields::get_finished(from)? },
             32 => Message::Extra { objects: fields::get_extra(from)? },
+            34 => Message::Differing { objects: fields::get_differing(from)? },
+            35 => Message::Ask(asking::get_ask(from)?),
+            36 => {
+                let (bytes, last) = asking::get_piece(from)?;
+                Message::Piece { bytes, last }
+            }
+            37 => Message::Answer(asking::get_answer(from)?),
             11 => Message::Failed { object: from.u64()?, fault: fields::get_fault(from)? },
             12 => Message::Unoffered {
                 path: from.bytes(PATH_BYTES_MAX)?.to_vec(),

@@ -16,6 +16,8 @@ pub enum Phase {
     Greeting,
     /// Versions agree; the driver opens, the other answers.
     Opening,
+    /// Something is asked, and nothing is copied.
+    Asking,
     /// Objects are offered, wanted, acknowledged and finished.
     Moving,
     /// The peer has sent its report.
@@ -65,6 +67,11 @@ impl Session {
         }
     }
 
+    /// The side that asks something of the one that it starts.
+    pub fn asking(program: &str, now: Tick) -> Session {
+        Session::new(true, None, program, now)
+    }
+
     /// How long the peer may be silent from now on.
     pub fn set_timeout(&mut self, now: Tick, stall: Nanos) {
         self.stall = stall;
@@ -109,6 +116,12 @@ impl Session {
                 self.phase = Phase::Moving;
                 Ok(())
             }
+            (Phase::Opening, Message::Ask(_)) if !self.drives => {
+                self.phase = Phase::Asking;
+                Ok(())
+            }
+            (Phase::Asking, Message::Piece { .. }) if !self.drives => Ok(()),
+            (Phase::Opening, Message::Answer(_)) if self.drives && self.role.is_none() => Ok(()),
             (Phase::Opening, Message::Opened(opened)) if self.drives => {
                 if opened.origin.is_none() == (self.role == Some(Role::Sink)) {
                     return Err(Fault::peer("the far side's answer does not fit its role"));
@@ -135,7 +148,10 @@ impl Session {
                 | Message::Open(_)
                 | Message::Opened(_)
                 | Message::Carry(_)
-                | Message::Samples { .. },
+                | Message::Samples { .. }
+                | Message::Ask(_)
+                | Message::Piece { .. }
+                | Message::Answer(_),
             ) => Err(out_of_turn(self.phase, message)),
             (Phase::Moving, message) => self.account(self.role.map(Role::other), message),
             (phase, message) => Err(out_of_turn(phase, message)),
@@ -209,7 +225,7 @@ impl Session {
             (Some(Role::Sink), Message::Enough | Message::DecompressionTime(_)) => {}
             (Some(Role::Sink), Message::Limit { .. } | Message::EndStream { .. }) => {}
             (Some(Role::Sink), Message::HeldRanges { .. } | Message::Cut(_)) => {}
-            (Some(Role::Sink), Message::Extra { .. }) => {}
+            (Some(Role::Sink), Message::Extra { .. } | Message::Differing { .. }) => {}
             (Some(Role::Sink), Message::Deleted { .. } | Message::NotDeleted { .. }) => {}
             (Some(Role::Source), Message::Present { .. }) => {}
             (Some(Role::Source), Message::Unoffered { .. } | Message::PipeEnd { .. }) => {}
@@ -222,6 +238,7 @@ impl Session {
             | (_, Message::HeldRanges { .. } | Message::Cut(_) | Message::Present { .. })
             | (_, Message::Deleted { .. } | Message::NotDeleted { .. })
             | (_, Message::Enough | Message::Limit { .. } | Message::Extra { .. })
+            | (_, Message::Differing { .. })
             | (_, Message::DecompressionTime(_) | Message::EndStream { .. }) => {
                 return Err(Fault::peer("a message of the other role"));
             }
@@ -229,6 +246,7 @@ impl Session {
                 _,
                 Message::Hello { .. } | Message::Open(_) | Message::Opened(_) | Message::Carry(_),
             )
+            | (_, Message::Ask(_) | Message::Piece { .. } | Message::Answer(_))
             | (
                 _,
                 Message::Warning { .. } | Message::Report(_) | Message::Stop(_) | Message::Ping,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::bucket::Bucket;
 use crate::checksum;
 use crate::client::{Call, Into, Trouble, lock};
-use crate::listing::{self, PAGE_KEYS, Page};
+use crate::listing::{self, Below, PAGE_KEYS, Page};
 use crate::parts;
 use crate::refusal;
 use crate::upload::refusal_of_length;
@@ -16,7 +16,7 @@ use base::fault::Fault;
 use mover::io::disk::Disk;
 use mover::io::request::ExtraPiece;
 use mover::io::store::{Details, Listed, ListedKind, ListedPart, Store};
-use mover::io::volume::{Segment, Status, Volume};
+use mover::io::volume::{Mtime, Segment, Status, Volume};
 
 impl Bucket {
     /// Gives an object its digests as tags. A store that has none, or a user who may not, is told.
@@ -46,6 +46,18 @@ impl Bucket {
     }
 }
 
+/// A folder of which a listing has the name.
+fn folder(name: &str) -> Listed {
+    Listed {
+        path: name.as_bytes().to_vec(),
+        size: 0,
+        mtime: Mtime::default(),
+        mode: None,
+        attributes: None,
+        kind: ListedKind::Folder,
+    }
+}
+
 impl Store for Bucket {
     fn check(&self) -> Result<(), Fault> {
         let page = listing::asked(&self.client, self.below(&self.prefix, 1), None);
@@ -68,6 +80,16 @@ impl Store for Bucket {
                 Details::All => listing::each(&keys, |key| self.listed(key, details)),
             };
             listed.into_iter().all(&mut *take)
+        })
+    }
+
+    fn list_folder(&self, take: &mut dyn FnMut(Listed) -> bool) -> Result<(), Fault> {
+        let below = Below { delimited: true, ..self.below(&self.prefix, PAGE_KEYS) };
+        listing::pages(&self.client, below, &mut |page: Page| {
+            let keys = page.keys.iter().filter(|key| key.name.starts_with(&self.prefix));
+            let objects = keys.map(|key| self.listed(key, Details::Listing));
+            let folders = page.folders.iter().filter_map(|name| name.strip_prefix(&self.prefix));
+            objects.chain(folders.map(folder)).all(&mut *take)
         })
     }
 

@@ -32,7 +32,11 @@ const fn row(of: &'static str, words: &'static [&'static str], here: Here) -> Ha
 pub(super) const COPY: &[Habit] = &[
     row("rsync", &["-a"], Instead("write `-r`; with owners and attributes `-r -A`")),
     row("rsync, scp", &["-r"], Same("`SRC/` copies what is in the folder, as with rsync")),
-    row("rsync, scp", &["-v", "-q", "-n", "--dry-run"], Same("`-n -v` lists each file")),
+    row(
+        "rsync, scp",
+        &["-v", "-q", "-n", "--dry-run"],
+        Same("`-n` and `-v` list each file, and why it is copied"),
+    ),
     row("rsync, scp", &["-p", "--stats"], Same("modes and times are preserved without `-p` too")),
     row("rsync, cp", &["-u", "--update"], Same("it skips what is unchanged, and needs no `-a`")),
     row("rsync", &["--checksum"], Same("add `-u` or `--overwrite always` to replace what differs")),
@@ -184,7 +188,11 @@ pub(super) const COPY: &[Habit] = &[
     ),
     row("rsync", &["-P"], Differs("rsync's `-P` is the default: leave it out")),
     row("scp", &["-P"], Same("the port of ssh; also `--port 2222` and `ssh://HOST:2222/PATH`")),
-    row("rsync", &["--itemize-changes"], Instead("write `--verbose` (`-v`), also with `-n`")),
+    row(
+        "rsync",
+        &["--itemize-changes"],
+        Instead("write `--verbose` (`-v`), or `-n`: both say in words what differs"),
+    ),
     row("rsync", &["--log-file"], Instead("write `--log FILE`")),
     row(
         "rsync",
@@ -204,13 +212,13 @@ pub(super) const COPY: &[Habit] = &[
     ),
     row(
         "rclone, aws s3",
-        &["ls", "lsl", "lsf", "lsd", "list", "size", "du", "tree"],
-        Instead("write `datapump copy -n -r -v SRC /tmp/new`, which lists SRC and copies nothing"),
+        &["lsl", "lsf", "lsd", "list", "size", "du", "tree"],
+        Instead("write `datapump ls PATH`; with `-s` it adds up what is below each folder"),
     ),
     row(
         "rclone",
-        &["check", "compare", "diff"],
-        Instead("write `datapump copy -n -v -r --checksum --overwrite always SRC/ DST`"),
+        &["check", "diff"],
+        Instead("write `datapump compare A B`, with `--checksum` to compare contents"),
     ),
     row(
         "rclone",
@@ -257,6 +265,19 @@ pub(super) const SPREAD: &[Habit] = &[
 ];
 
 /// Of `verify`, for users of b3sum and sha256sum.
+pub(super) const LS: &[Habit] = &[
+    row(
+        "ls",
+        &["-l", "-a", "-A"],
+        Instead("the long form with all names is the only one: leave it out"),
+    ),
+    row(
+        "ls",
+        &["-R", "-d", "-t", "-S", "-1"],
+        Instead("one folder is listed, by name; `-s` adds up what is below each folder of it"),
+    ),
+];
+
 pub(super) const VERIFY: &[Habit] = &[row(
     "b3sum",
     &["-c", "--check", "--algorithm"],

@@ -13,6 +13,8 @@ use base::settings::{Links, Moment, Overwrite};
 use mover::wire::manifest::path_is_safe;
 
 const DEMO: &[CommandId] = &[CommandId::Demo];
+const FILTERED: &[CommandId] = &[CommandId::Copy, CommandId::Spread, CommandId::Compare];
+const CHECKED: &[CommandId] = &[CommandId::Copy, CommandId::Compare];
 const DRY: &[CommandId] = &[CommandId::Copy, CommandId::Clean, CommandId::Sweep, CommandId::Spread];
 const SEEDED: &[CommandId] =
     &[CommandId::Copy, CommandId::Measure, CommandId::MeasureCodec, CommandId::Sweep];
@@ -184,7 +186,7 @@ pub(crate) static EXCLUDE: CliOption<Filter> = CliOption {
            of the source only, 'tmp/' folders only. A folder is excluded with all its \
            contents. If several patterns match, the last on the command line counts.",
     group: Group::Copying,
-    commands: COPY_AND_SPREAD,
+    commands: FILTERED,
 };
 
 pub(crate) static INCLUDE: CliOption<Filter> = CliOption {
@@ -196,7 +198,7 @@ pub(crate) static INCLUDE: CliOption<Filter> = CliOption {
     help: "Copy what matches, although an earlier --exclude matches it too",
     more: "Nothing in an excluded folder can be included.",
     group: Group::Copying,
-    commands: COPY_AND_SPREAD,
+    commands: FILTERED,
 };
 
 pub(crate) static EXCLUDE_FROM: CliOption<Filter> = CliOption {
@@ -210,7 +212,7 @@ pub(crate) static EXCLUDE_FROM: CliOption<Filter> = CliOption {
            earlier line leaves out. '-' is standard input. It may be repeated, and its lines \
            count where the option stands among --exclude and --include.",
     group: Group::Copying,
-    commands: COPY_AND_SPREAD,
+    commands: FILTERED,
 };
 
 pub(crate) static FILES_FROM: CliOption<PathBuf> = CliOption {
@@ -347,11 +349,11 @@ pub(crate) static CHECKSUM: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "Skip files whose destination has the same size and contents",
+    help: "Compare contents: what has the same size and contents is unchanged",
     more: "Each source file is read one more time, and so is each destination file of the same \
            size.",
     group: Group::Copying,
-    commands: COPY,
+    commands: CHECKED,
 };
 
 pub(crate) static DELETE: CliOption<bool> = CliOption {

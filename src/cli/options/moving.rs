@@ -28,6 +28,9 @@ const PINNED: &[CommandId] = &[
 const SEALED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Sweep];
 const CONFIGURED: &[CommandId] = &[
     CommandId::Copy,
+    CommandId::Verify,
+    CommandId::Compare,
+    CommandId::Ls,
     CommandId::NetTest,
     CommandId::ModelPredict,
     CommandId::Doctor,

@@ -20,14 +20,21 @@ const FAR_BUT_COPY: &[CommandId] = &[
     CommandId::Sweep,
 ];
 
+/// Those that ask the program there something, and move no data.
+const ASKING: &[CommandId] = &[CommandId::Verify, CommandId::Compare, CommandId::Ls];
+
+/// Both, whose options have no letters.
+const THERE: &[CommandId] = &together::<8>(FAR_BUT_COPY, ASKING);
+
 /// Without the commands of a spread.
 const FAR: &[CommandId] = &together::<6>(COPY, FAR_BUT_COPY);
 
 /// What starts a program there.
-const FAR_PROGRAM: &[CommandId] = &together::<7>(FAR, &[CommandId::Spread]);
+const FAR_PROGRAM: &[CommandId] =
+    &together::<10>(&together::<7>(FAR, &[CommandId::Spread]), ASKING);
 
 /// All that log in to another host.
-const ALL_FAR: &[CommandId] = &together::<10>(
+const ALL_FAR: &[CommandId] = &together::<13>(
     FAR_PROGRAM,
     &[CommandId::SpreadResume, CommandId::SpreadCancel, CommandId::SpreadWork],
 );
@@ -84,7 +91,7 @@ pub(crate) static SSH: CliOption<Vec<String>> = CliOption {
 
 pub(crate) static PORT: CliOption<u16> = port(Some('P'), COPY);
 /// Without its letter, which iperf3 uses for streams.
-pub(crate) static PORT_THERE: CliOption<u16> = port(None, FAR_BUT_COPY);
+pub(crate) static PORT_THERE: CliOption<u16> = port(None, THERE);
 
 const fn port(letter: Option<char>, commands: &'static [CommandId]) -> CliOption<u16> {
     CliOption {
@@ -102,7 +109,7 @@ const fn port(letter: Option<char>, commands: &'static [CommandId]) -> CliOption
 
 pub(crate) static IDENTITY: CliOption<String> = identity(Some('i'), COPY);
 /// Without its letter, which iperf3 uses for the interval.
-pub(crate) static IDENTITY_THERE: CliOption<String> = identity(None, FAR_BUT_COPY);
+pub(crate) static IDENTITY_THERE: CliOption<String> = identity(None, THERE);
 
 const fn identity(letter: Option<char>, commands: &'static [CommandId]) -> CliOption<String> {
     CliOption {

@@ -13,6 +13,8 @@ const TOLD: &[CommandId] = &[
     CommandId::Copy,
     CommandId::Demo,
     CommandId::Verify,
+    CommandId::Compare,
+    CommandId::Ls,
     CommandId::Clean,
     CommandId::Queue,
     CommandId::Limit,
@@ -37,6 +39,8 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Copy,
     CommandId::Demo,
     CommandId::Verify,
+    CommandId::Compare,
+    CommandId::Ls,
     CommandId::Clean,
     CommandId::Measure,
     CommandId::MeasureCodec,
@@ -57,7 +61,7 @@ const EXPLAINED: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::N
 
 /// In the order of `--help`.
 pub(crate) const TABLE: &[&dyn AnyOption] =
-    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &STATS, &LOG, &EXPLAIN, &METRICS, &LIVE];
+    &[&INTERVAL, &JSON, &QUIET, &VERBOSE, &SUMS, &STATS, &LOG, &EXPLAIN, &METRICS, &LIVE];
 
 pub(crate) static INTERVAL: CliOption<Nanos> = CliOption {
     name: "interval",
@@ -105,11 +109,26 @@ pub(crate) static VERBOSE: CliOption<bool> = CliOption {
     value: "",
     kind: Kind::Flag(|| true),
     default: "",
-    help: "List each file that is copied; with --dry-run, each that would be copied",
+    help: "List each file that is copied, and why",
     more: "One line per file, as rsync itemizes: '<f' is a file that is sent to another host, \
-           '>f' one that is received or copied on this host; then its size and its name.",
+           '>f' one that is received or copied on this host; then its size, why it is copied \
+           (new, or in what it differs: kind, size, time, contents, mode, owner; same where it is \
+           replaced whatever it is), and its name. A dry run lists the same without this option.",
     group: Group::Showing,
     commands: MOVING,
+};
+
+pub(crate) static SUMS: CliOption<bool> = CliOption {
+    name: "sums",
+    letter: Some('s'),
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Add up what is below each folder",
+    more: "All that is below is looked at, which takes a while for a large tree; of a store all \
+           keys below are listed.",
+    group: Group::Showing,
+    commands: &[CommandId::Ls],
 };
 
 pub(crate) static STATS: CliOption<bool> = CliOption {

@@ -12,8 +12,15 @@ use s3::Addressing;
 pub(crate) const TABLE: &[&dyn AnyOption] =
     &[&S3_ENDPOINT, &S3_PROFILE, &S3_REGION, &S3_CA, &S3_ADDRESSING, &S3_REQUESTER_PAYS, &MIN_AGE];
 
-const STORES: &[CommandId] =
-    &[CommandId::Copy, CommandId::Verify, CommandId::Clean, CommandId::Measure, CommandId::Sweep];
+const STORES: &[CommandId] = &[
+    CommandId::Copy,
+    CommandId::Verify,
+    CommandId::Compare,
+    CommandId::Ls,
+    CommandId::Clean,
+    CommandId::Measure,
+    CommandId::Sweep,
+];
 
 pub(crate) static S3_ENDPOINT: CliOption<String> = CliOption {
     name: "s3-endpoint",

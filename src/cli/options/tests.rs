@@ -22,7 +22,7 @@ fn typed(line: &str) -> Typed {
 /// The shortest command line of each command.
 fn shortest(command: CommandId) -> String {
     let words = match command {
-        CommandId::Copy | CommandId::ModelPredict | CommandId::Verify => "a b",
+        CommandId::Copy | CommandId::ModelPredict | CommandId::Verify | CommandId::Compare => "a b",
         CommandId::Spread => "a b",
         CommandId::SpreadStatus
         | CommandId::SpreadResume

@@ -36,7 +36,7 @@ pub(crate) struct ShowCampaignArgs {
 
 /// The arguments of `sweep compare`.
 #[derive(Debug)]
-pub(crate) struct CompareArgs {
+pub(crate) struct CompareCampaignsArgs {
     before: String,
     after: String,
     form: Form,
@@ -71,10 +71,10 @@ impl ShowCampaignArgs {
     }
 }
 
-impl CompareArgs {
-    pub(crate) fn of(typed: &Typed) -> Result<CompareArgs, String> {
+impl CompareCampaignsArgs {
+    pub(crate) fn of(typed: &Typed) -> Result<CompareCampaignsArgs, String> {
         let [before, after] = campaigns(typed).try_into().map_err(|_| TWO)?;
-        Ok(CompareArgs {
+        Ok(CompareCampaignsArgs {
             before,
             after,
             form: typed.value_or_default(&COMPARE_FORMAT)?,
@@ -105,7 +105,7 @@ pub(crate) fn run_show(args: &ShowCampaignArgs, started: Instant) -> u8 {
     ended(&console, show(args, &console))
 }
 
-pub(crate) fn run_compare(args: &CompareArgs, started: Instant) -> u8 {
+pub(crate) fn run_compare(args: &CompareCampaignsArgs, started: Instant) -> u8 {
     let console = Console::new(args.show, started);
     ended(&console, compare(args, &console))
 }
@@ -148,7 +148,7 @@ fn left(experiment: &Experiment, records: &[Record]) -> Vec<(String, usize)> {
     campaign.names().into_iter().enumerate().map(of).filter(|(_, left)| *left > 0).collect()
 }
 
-fn compare(args: &CompareArgs, console: &Console) -> Result<(), Fault> {
+fn compare(args: &CompareCampaignsArgs, console: &Console) -> Result<(), Fault> {
     let store = open(args.store.as_deref())?;
     let [before, after] = [&args.before, &args.after].map(|name| find(&store, Some(name)));
     let (before, after) = (before?.name, after?.name);

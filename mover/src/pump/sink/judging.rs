@@ -13,6 +13,7 @@ use crate::pump::source::walk::{has_time, mtime_of};
 use crate::wire::manifest::{Entry, EntryKind};
 use base::fault::{Class, Fault};
 use base::limits::TWINS_MAX;
+use base::reason::Changes;
 use base::settings::{Fsync, Overwrite, SkipUnchanged};
 
 impl SinkSide {
@@ -32,7 +33,10 @@ impl SinkSide {
         }
         let verdict = match self.settings.dry_run {
             true => self.judge_dry_run(number, entry).map(|verdict| {
-                let verdict = readable(verdict, entry);
+                let verdict = match self.settings.compare {
+                    true => verdict,
+                    false => readable(verdict, entry),
+                };
                 self.would_clear((number, &entry.path), verdict)
             }),
             false => self.judge(number, entry),
@@ -100,7 +104,7 @@ impl SinkSide {
                 return Ok(if is_there { Verdict::Wanted } else { Verdict::Done });
             }
             EntryKind::HardLink => {
-                if let Some(verdict) = self.judge_name(&*volume, entry)? {
+                if let Some(verdict) = self.judge_name(&*volume, (number, entry))? {
                     return Ok(verdict);
                 }
             }
@@ -134,7 +138,11 @@ impl SinkSide {
     }
 
     /// The verdict on another name of a file, where that follows from the file's.
-    fn judge_name(&self, volume: &dyn Volume, entry: &Entry) -> Result<Option<Verdict>, Fault> {
+    fn judge_name(
+        &mut self,
+        volume: &dyn Volume,
+        (number, entry): (u64, &Entry),
+    ) -> Result<Option<Verdict>, Fault> {
         if self.afterwards.has_failed(entry.twin) {
             return Ok(Some(Verdict::Refused(self.twin_failed(volume, entry))));
         }
@@ -144,6 +152,9 @@ impl SinkSide {
         // It is in its place already, unless the file gets new bytes, and so is another one soon.
         Ok(Some(match self.settings.skip_unchanged {
             _ if self.renamed.contains(&entry.twin) || self.renamed.len() >= TWINS_MAX => {
+                if let Some(there) = volume.status(&entry.path)? {
+                    self.note_changes(volume, (number, entry), &there);
+                }
                 Verdict::Wanted
             }
             SkipUnchanged::No => Verdict::Held(None),
@@ -177,30 +188,34 @@ impl SinkSide {
         (number, entry): (u64, &Entry),
         status: Status,
     ) -> Result<Option<Verdict>, Fault> {
-        if let Some(verdict) = self.judge_done(volume, entry, &status)? {
+        if let Some(verdict) = self.judge_done(volume, (number, entry), &status)? {
             return Ok(Some(verdict));
         }
         if status.kind == StatusKind::Directory {
             let text = format!("'{}' is a directory: remove it first", show(volume, &entry.path));
             let fault = Fault::new(Class::Local, text);
-            return Ok(self.judge_blocked((number, &entry.path), status, fault));
+            return Ok(self.judge_blocked((number, entry), status, fault));
         }
         if status.kind == StatusKind::Special {
             let fault = special(volume, &entry.path);
-            return Ok(self.judge_blocked((number, &entry.path), status, fault));
+            return Ok(self.judge_blocked((number, entry), status, fault));
         }
         if self.is_unchanged((number, entry), status) {
-            self.mirror_metadata(volume, entry, status)?;
+            self.mirror_metadata(volume, (number, entry), status)?;
             return Ok(Some(Verdict::Kept));
         }
-        Ok(match self.settings.overwrite {
+        let verdict = match self.settings.overwrite {
             Overwrite::Never if self.may_be_ours(volume, entry, status) => None,
             Overwrite::Never => Some(Verdict::Refused(exists(volume, &entry.path))),
             Overwrite::Older if has_time(entry) && self.may_stay(mtime_of(entry), status.mtime) => {
                 Some(Verdict::Kept)
             }
             Overwrite::Older | Overwrite::Always => None,
-        })
+        };
+        if verdict.is_none() {
+            self.note_changes(volume, (number, entry), &status);
+        }
+        Ok(verdict)
     }
 
     /// What is there stays with `--overwrite older`: it is newer, or as old. Of what is as old,
@@ -226,15 +241,15 @@ impl SinkSide {
 
     /// Files that an earlier run made and nobody has changed since; and links that exist.
     pub(super) fn judge_done(
-        &self,
+        &mut self,
         volume: &dyn Volume,
-        entry: &Entry,
+        (number, entry): (u64, &Entry),
         there: &Status,
     ) -> Result<Option<Verdict>, Fault> {
         if entry.kind == EntryKind::Link {
             let same = volume.read_link(&entry.path)?.as_ref() == Some(&entry.link_target);
             if same {
-                self.mirror_metadata(volume, entry, *there)?;
+                self.mirror_metadata(volume, (number, entry), *there)?;
             }
             let verdict = match self.settings.skip_unchanged {
                 SkipUnchanged::No => Verdict::Done,
@@ -295,13 +310,16 @@ impl SinkSide {
             return Ok(Verdict::Wanted);
         }
         if entry.kind == EntryKind::HardLink
-            && let Some(verdict) = self.judge_name(&*volume, entry)?
+            && let Some(verdict) = self.judge_name(&*volume, (number, entry))?
         {
             return Ok(verdict);
         }
         Ok(match (entry.kind, volume.status(&entry.path)?) {
             (_, None) => Verdict::Wanted,
             (EntryKind::Directory, Some(status)) if status.kind == StatusKind::Directory => {
+                if self.settings.compare {
+                    self.differing.push((number, Changes::NONE)); // it is no new one
+                }
                 Verdict::Wanted
             }
             (EntryKind::Directory, Some(status)) => {

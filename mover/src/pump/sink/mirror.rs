@@ -34,6 +34,8 @@ pub struct Mirror {
     tag: String,
     most: Option<u64>,
     is_dry: bool,
+    /// Nothing is to be removed: two trees are compared.
+    compares: bool,
     /// Objects of the source that are not here.
     lacking: u64,
     obstacles: Option<Arc<Obstacles>>,
@@ -91,6 +93,7 @@ impl Mirror {
             tag: tag.to_string(),
             most: settings.delete_max,
             is_dry: settings.dry_run,
+            compares: settings.compare,
             lacking: 0,
             obstacles,
         }))
@@ -174,6 +177,10 @@ impl Mirror {
             return None;
         }
         self.state = State::Removing;
+        if self.lacking > 0 && self.compares {
+            let text = "what is only in B is not told, as not all of A could be looked at";
+            return Some(Due::Nothing(text.to_string()));
+        }
         if self.lacking > 0 {
             return Some(Due::Nothing(format!(
                 "nothing is deleted in '{}', as not all of the source is there ({} not copied): \

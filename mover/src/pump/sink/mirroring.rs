@@ -1,11 +1,13 @@
 //! A sink that makes a mirror: what has a name that it needs, and what it removes in the end.
 
 use crate::io::volume::{Replace, Status, StatusKind, Volume};
+use crate::pump::sink::differing::metadata_changes;
 use crate::pump::sink::mirror::{Due, Mirror, Obstacles};
 use crate::pump::sink::{SinkSide, Verdict};
 use crate::wire::manifest::Entry;
 use base::fault::{Class, Fault};
 use base::owners::Owner;
+use base::reason::{Change, Changes};
 use base::settings::Delete;
 
 impl SinkSide {
@@ -18,10 +20,11 @@ impl SinkSide {
     /// wanted. `otherwise` is why, where nothing is removed for it.
     pub(super) fn judge_blocked(
         &mut self,
-        (number, path): (u64, &[u8]),
+        (number, entry): (u64, &Entry),
         there: Status,
         otherwise: Fault,
     ) -> Option<Verdict> {
+        let path = &entry.path[..];
         let Some(obstacles) = self.obstacles() else { return Some(Verdict::Refused(otherwise)) };
         if self.mirror.as_ref().is_some_and(|mirror| mirror.is_folder_of_source(path)) {
             let text = format!("{otherwise}; another source of this copy has it, too");
@@ -31,6 +34,7 @@ impl SinkSide {
             return Some(Verdict::Refused(fault));
         }
         self.blocked.insert(number);
+        self.differing.push((number, Changes::of([Change::Kind])));
         None
     }
 
@@ -74,29 +78,27 @@ impl SinkSide {
 
     /// In a mirror what is unchanged has its source's mode and owner, too.
     pub(super) fn mirror_metadata(
-        &self,
+        &mut self,
         volume: &dyn Volume,
-        entry: &Entry,
+        (number, entry): (u64, &Entry),
         there: Status,
     ) -> Result<(), Fault> {
-        let is_asked = self.mirror.is_some() && self.settings.preserve && !self.settings.dry_run;
-        if !is_asked {
+        if self.mirror.is_none() || !self.settings.preserve {
             return Ok(());
         }
         let meta = self.metadata(entry);
-        let (user, group) = there.owner;
-        let is_others = meta.owner.user.is_some_and(|id| id != user)
-            || meta.owner.group.is_some_and(|id| id != group);
-        // A change of the owner clears bits of the mode.
-        let mode = match there.kind {
-            StatusKind::File if is_others || there.mode != meta.mode => Some(meta.mode),
-            _ => None,
-        };
-        let owner = if is_others { meta.owner } else { Owner::default() };
-        match is_others || mode.is_some() {
-            true => volume.set_owner(&entry.path, owner, mode),
-            false => Ok(()),
+        let changes = metadata_changes(&meta, &there);
+        if changes.is_empty() {
+            return Ok(());
         }
+        self.differing.push((number, changes));
+        if self.settings.dry_run {
+            return Ok(());
+        }
+        let owner = if changes.has(Change::Owner) { meta.owner } else { Owner::default() };
+        // A change of the owner clears bits of the mode.
+        let mode = (there.kind == StatusKind::File).then_some(meta.mode);
+        volume.set_owner(&entry.path, owner, mode)
     }
 
     pub(super) fn note_lacking(&mut self) {

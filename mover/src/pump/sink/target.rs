@@ -83,6 +83,9 @@ impl Target {
         let of_staging = reach.of_staging(path)?;
         let reach = of_staging.as_ref().unwrap_or(reach);
         let (above, is_there) = (parent_of(path), reach.is_there(path));
+        if settings.compare && !is_there {
+            return Err(reach::fault("find", path, &Errno::NOENT.into()));
+        }
         let lacks_above = !is_there && is_missing(above, reach);
         if lacks_above && !settings.mkpath {
             return Target::open(location, origin, reach).map_err(|fault| Fault {

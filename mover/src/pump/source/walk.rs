@@ -211,10 +211,22 @@ impl Sources {
     pub fn choose(mut self, settings: &Settings) -> Result<Sources, Fault> {
         self.select = Select::new(&settings.filters)?;
         self.limits = Limits::of(settings);
+        if settings.compare {
+            self.pair();
+        }
         if settings.skip_unchanged == SkipUnchanged::Checksum {
             self.sums = Sums::Blake3;
         }
         Ok(self)
+    }
+
+    /// What is in a folder gets no name before its own.
+    fn pair(&mut self) {
+        for root in &mut self.roots {
+            if let Root::Directory { prefix, .. } | Root::Objects { prefix, .. } = root {
+                prefix.clear();
+            }
+        }
     }
 
     /// The size of a single object that has one.

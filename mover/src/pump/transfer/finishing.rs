@@ -5,7 +5,6 @@ use crate::pump::sink::mirror::Pass;
 use crate::pump::sink::objects::{Advance, Complete};
 use crate::pump::source::Settled;
 use crate::pump::transfer::Event;
-use crate::pump::transfer::twins::Sums;
 use crate::pump::transfer::{Action, Core};
 use base::fault::Fault;
 use base::units::{Nanos, Tick};
@@ -103,7 +102,7 @@ impl Core {
                         self.finished_well(settled, (*sum, object.extra));
                     }
                     Err(fault) => {
-                        self.twins.settle(number, Sums::default());
+                        self.not_copied(number);
                         self.failed(path, fault.clone());
                     }
                 }

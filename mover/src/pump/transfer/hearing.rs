@@ -11,8 +11,9 @@ use crate::wire::message::Message;
 use crate::work::digest::to_hex;
 use base::extra::ExtraSums;
 use base::fault::{Class, Fault};
-use base::job::Notice;
+use base::job::{FileKind, Notice};
 use base::limits::OBJECTS_IN_FLIGHT_MAX;
+use base::reason::Reason;
 
 impl Core {
     pub(super) fn hear(&mut self, message: Message) -> Result<(), Fault> {
@@ -175,13 +176,14 @@ impl Core {
         match answer {
             Message::Failed { object, fault } => {
                 let (path, ..) = &paths[(object - first) as usize];
-                self.twins.settle(*object, Sums::default());
+                self.not_copied(*object);
                 self.failed(path.clone(), fault.clone());
             }
             Message::Kept { object } => {
-                self.twins.settle(*object, Sums::default());
-                self.done.kept += 1;
+                let (path, ..) = &paths[(object - first) as usize];
+                self.kept(*object, path.clone());
             }
+            Message::Differing { objects } => self.reasons.extend(objects.iter().copied()),
             Message::Finished { objects } | Message::Held { objects } => {
                 for (object, sum) in objects {
                     let (path, kind, bytes) = paths[(object - first) as usize].clone();
@@ -211,6 +213,13 @@ impl Core {
                 self.extra.extend(objects);
                 Ok(())
             }
+            Message::Differing { objects } => {
+                if self.reasons.len() + objects.len() > OBJECTS_IN_FLIGHT_MAX as usize {
+                    return Err(Fault::peer("differences of objects that are not offered"));
+                }
+                self.reasons.extend(objects);
+                Ok(())
+            }
             Message::Finished { objects } => {
                 for (object, sum) in objects {
                     let source = self.source.as_mut().expect("as above");
@@ -231,14 +240,13 @@ impl Core {
             Message::Failed { object, fault } => {
                 let own = source.unreadable(object);
                 let settled = source.settle(object)?;
-                self.twins.settle(object, Sums::default());
+                self.not_copied(object);
                 self.failed(settled.path, own.unwrap_or_else(|| fault.from_other_side()));
                 Ok(())
             }
             Message::Kept { object } => {
-                source.settle(object)?;
-                self.twins.settle(object, Sums::default());
-                self.done.kept += 1;
+                let settled = source.settle(object)?;
+                self.kept(object, settled.path);
                 Ok(())
             }
             deleted @ (Message::Deleted { .. } | Message::NotDeleted { .. }) => {
@@ -252,12 +260,35 @@ impl Core {
         }
     }
 
+    /// An object has failed.
+    pub(super) fn not_copied(&mut self, number: u64) {
+        self.twins.settle(number, Sums::default());
+        self.reasons.remove(&number);
+    }
+
+    /// What is there stays, and may get its source's mode and owner.
+    fn kept(&mut self, number: u64, path: Vec<u8>) {
+        self.twins.settle(number, Sums::default());
+        self.done.kept += 1;
+        if let Some(changes) = self.reasons.remove(&number) {
+            self.watch.tell(match self.settings.dry_run {
+                true => Notice::WouldAdjust { path, changes },
+                false => Notice::Adjusted { path, changes },
+            });
+        }
+    }
+
     pub(super) fn finished_well(&mut self, settled: Settled, sums: Sums) {
         let Settled { number, path, kind, bytes } = settled;
+        let reason = self.reasons.remove(&number).map_or(Reason::New, Reason::Changed);
         let (sum, extra) = self.twins.settle(number, sums);
         let Some(kind) = kind.of_file() else {
             if self.sink.is_none() && kind == EntryKind::Directory {
                 self.done.directories += 1;
+            }
+            if self.settings.compare && kind == EntryKind::Directory && reason == Reason::New {
+                let (path, kind) = ([&path[..], b"/"].concat(), FileKind::File);
+                self.watch.tell(Notice::WouldCopy { path, kind, bytes: 0, reason });
             }
             return;
         };
@@ -265,10 +296,11 @@ impl Core {
         self.done.bytes += bytes;
         self.watch.gauge.files_done.fetch_add(1, Relaxed);
         self.watch.tell(match self.settings.dry_run {
-            true => Notice::WouldCopy { path, kind, bytes },
+            true => Notice::WouldCopy { path, kind, bytes, reason },
             false => {
                 let digest = sum.map(|sum| to_hex(self.settings.digest, &sum));
-                Notice::FileDone { path, kind, bytes, digest, extra }
+                let reason = Some(reason);
+                Notice::FileDone { path, kind, bytes, reason, digest, extra }
             }
         });
     }

@@ -178,6 +178,10 @@ impl Near<'_> {
                 };
             }
         };
+        // Nothing is written, and names are those of the other side.
+        if self.job.settings.compare {
+            return Ok(Expected::Anything);
+        }
         Expected::of(self.job, origin, self.attempt.resolved.names.as_ref())
     }
 

@@ -20,6 +20,7 @@ use base::limits::{
 };
 use base::packed;
 use base::path::PathSample;
+use base::reason::Changes;
 use base::secret::SharedSecret;
 use base::settings::{Cut, DataSet, DigestKind};
 use base::tally::{About, SideReport, Tally};
@@ -140,6 +141,23 @@ pub(crate) fn get_extra(from: &mut Reader<'_>) -> Result<Vec<(u64, ExtraSums)>, 
         };
         Ok((object, sums))
     })
+}
+
+pub(crate) fn put_totals(out: &mut Writer, objects: u64, bytes: u64) {
+    out.u64(objects);
+    out.u64(bytes);
+}
+
+pub(crate) fn put_differing(out: &mut Writer, objects: &[(u64, Changes)]) {
+    out.u16(objects.len() as u16);
+    for (object, changes) in objects {
+        out.u64(*object);
+        out.u8(changes.code());
+    }
+}
+
+pub(crate) fn get_differing(from: &mut Reader<'_>) -> Result<Vec<(u64, Changes)>, Fault> {
+    get_list(from, FINISHED_MAX, |from| Ok((from.u64()?, get_choice(from, Changes::from_code)?)))
 }
 
 pub(crate) fn put_open(out: &mut Writer, open: &Open) {

@@ -76,6 +76,7 @@ pub(super) fn put_settings(out: &mut Writer, settings: &Settings) {
     out.option(settings.delete_max, Writer::u64);
     out.option(settings.backup_dir.as_deref(), |out, path| out.text(path, TEXT_BYTES_MAX));
     out.flag(settings.dry_run);
+    out.flag(settings.compare);
     out.option(settings.errors_max, Writer::u32);
     out.flag(settings.fresh);
     out.flag(settings.mkpath);
@@ -198,6 +199,7 @@ pub(super) fn get_settings(from: &mut Reader<'_>) -> Result<Settings, Fault> {
         delete_max: from.option(Reader::u64)?,
         backup_dir: from.option(get_backup_dir)?,
         dry_run: from.flag()?,
+        compare: from.flag()?,
         errors_max: from.option(Reader::u32)?,
         fresh: from.flag()?,
         mkpath: from.flag()?,

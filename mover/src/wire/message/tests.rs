@@ -7,7 +7,10 @@ use crate::wire::manifest::{ENDLESS_BYTES, EntryKind};
 use base::attributes::Attributes;
 use base::codec::{CodecTime, Coding, Compress, CompressionCounts, DecompressionTime};
 use base::dscp::Dscp;
+use base::job::Verified;
+use base::listing::{Item, ItemKind, Sum};
 use base::owners::OwnerRule;
+use base::reason::{Change, Changes};
 use base::secret::SharedSecret;
 use base::settings::{Cut, DataSet, Delete, DigestKind, Lockstep, Moment, Pace};
 use base::tally::{About, Tally};
@@ -133,8 +136,44 @@ fn samples() -> Vec<Message> {
     ];
     let limits = [Some(Rate { bytes_per_second: 5e6 }), None].map(|rate| Message::Limit { rate });
     let extra = vec![(4, ExtraSums { crc32c: Some([1, 2, 3, 4]), ..ExtraSums::default() })];
-    let ends = vec![Message::Extra { objects: extra }, Message::EndStream { stream: 3 }];
-    [samples_of_copies(), of_mirrors, limits.to_vec(), ends].concat()
+    let differing = vec![(5, Changes::of([Change::Size, Change::Owner]))];
+    let ends = vec![
+        Message::Extra { objects: extra },
+        Message::Differing { objects: differing },
+        Message::EndStream { stream: 3 },
+    ];
+    [samples_of_copies(), of_mirrors, limits.to_vec(), ends, samples_of_questions()].concat()
+}
+
+fn samples_of_questions() -> Vec<Message> {
+    let receipt = ReceiptForm { shown: "sums".into(), is_bagit: true };
+    let sum = Sum { files: 3, bytes: 1 << 40 };
+    let item = Item {
+        kind: ItemKind::Link,
+        bytes: Some(5),
+        mtime: Some(Moment { seconds: -1, nanos: 5 }),
+        mode: Some(0o644),
+        owner: Some(("me".into(), "us".into())),
+        link_target: b"../\xff".to_vec(),
+        below: Some(sum),
+        ..Item::folder(b"a/\xff".to_vec())
+    };
+    let found = Verified { files: 1, bytes: 2, differing: 3, missing: 4, unreadable: 5 };
+    let answers = [
+        Answer::Items(vec![item, Item::folder(b"d".to_vec())]),
+        Answer::Listed,
+        Answer::Progress { found: sum, done: Sum::default() },
+        Answer::Matches { path: b"a".to_vec(), bytes: 1, digest: Some("00".into()) },
+        Answer::Differs { path: b"b".to_vec(), fault: Fault::new(Class::Corrupt, "no") },
+        Answer::Verified { found, kinds: vec!["BLAKE3".into()] },
+    ];
+    let asks = [
+        Message::Ask(Ask::List { path: "~/a".into(), sums: true }),
+        Message::Ask(Ask::Verify { path: "b".into(), receipt }),
+        Message::Piece { bytes: vec![1, 2], last: false },
+        Message::Piece { bytes: Vec::new(), last: true },
+    ];
+    asks.into_iter().chain(answers.map(Message::Answer)).collect()
 }
 
 fn samples_of_copies() -> Vec<Message> {
@@ -218,7 +257,7 @@ fn there_and_back() {
         assert_eq!(Message::decode(&bytes[4..]).unwrap(), message);
         codes.insert(message.code());
     }
-    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=33).collect::<Vec<_>>());
+    assert_eq!(codes.into_iter().collect::<Vec<_>>(), (1..=37).collect::<Vec<_>>());
 }
 
 /// Framing in place makes the same bytes as encoding, and reading in place the same data.
