@@ -120,7 +120,10 @@ impl Fault {
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             String::from_utf8_lossy(name).into_owned()
         };
-        Fault { text: self.text.replace(&last(from), &last(to)), ..self }
+        match last(from) {
+            from if from.is_empty() => self,
+            from => Fault { text: self.text.replace(&from, &last(to)), ..self },
+        }
     }
 
     /// True when the whole transfer must end: the next file would fail in the same way.

@@ -82,7 +82,8 @@ fn a_file_beyond_the_limit_of_the_process() {
     for (command, to) in [(command, "near"), (far, "far")] {
         let ended = run::to_end(command, b"");
         assert_eq!(ended.code, 3, "{to}\n{ended}");
-        assert!(ended.stderr.contains("file too large"), "{to}\n{ended}");
+        let told = format!("{}': file too large", scene.path(to).join("large").display());
+        assert!(ended.stderr.contains(&told), "{to}\n{ended}");
         scene.assert_arrived(to, &["small"]);
     }
 }

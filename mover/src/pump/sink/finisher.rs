@@ -341,13 +341,14 @@ pub enum Ending {
 
 impl From<Complete> for Finished {
     fn from(object: Complete) -> Finished {
-        let bytes = object.wanted.bytes();
+        let wanted = object.wanted;
         Finished {
-            number: object.wanted.number,
-            kind: object.wanted.kind,
-            path: object.wanted.path,
-            bytes,
-            outcome: object.outcome,
+            number: wanted.number,
+            kind: wanted.kind,
+            bytes: wanted.bytes(),
+            // The user does not know the name that a file has until it is complete.
+            outcome: object.outcome.map_err(|it| it.renamed(&wanted.temporary, &wanted.path)),
+            path: wanted.path,
             extra: object.extra,
         }
     }
@@ -390,7 +391,7 @@ pub fn apply(object: &mut Complete, step: impl FnOnce(&Wanted) -> Result<(), Fau
     if object.outcome.is_ok()
         && let Err(fault) = step(&object.wanted)
     {
-        object.outcome = Err(under_own_name(fault, &object.wanted));
+        object.outcome = Err(fault);
     }
 }
 
@@ -408,13 +409,8 @@ fn prepare(volume: &dyn Volume, object: &mut Complete) {
         None => Ok(()),
     };
     if let Err(fault) = prepared {
-        object.outcome = Err(under_own_name(fault, wanted));
+        object.outcome = Err(fault);
     }
-}
-
-/// A fault for the user, who does not know the name that a file has until it is complete.
-fn under_own_name(fault: Fault, wanted: &Wanted) -> Fault {
-    fault.renamed(&wanted.temporary, &wanted.path)
 }
 
 fn prepare_open(volume: &dyn Volume, wanted: &Wanted, file: &LazyFile) -> Result<(), Fault> {
