@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use analysis::page::live;
-use analysis::page::run::SoFar;
+use analysis::page::run::{Progress, SoFar};
 use analysis::record::options::Options;
 use analysis::record::sample::{Moved, Record};
 use base::job::{PathRole, PathSide, StreamPath};
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     for second in 1..=SECONDS {
         let record = record(second);
         let before = clock::thread_cpu();
-        bytes = live::body(&pages.page(record)).len();
+        bytes = live::body(&pages.page(record, &Progress::default())).len();
         let took = clock::thread_cpu() - before;
         (all, most) = (Nanos(all.0 + took.0), most.max(took));
     }

@@ -22,7 +22,7 @@ use crate::signing::{self, Keys, Payload, Unsigned};
 use crate::trust;
 use crate::under_way::UnderWay;
 use crate::waits::{Limits, SILENT_MAX, Stop, Wait, is_stopped};
-use base::fault::{Class, Fault};
+use base::fault::{Class, Fault, reason};
 use base::store_times::StoreTimes;
 use base::units::Nanos;
 use mover::io::clock;
@@ -441,7 +441,9 @@ fn cannot_connect(host: &str, error: &io::Error) -> Failure {
                  certificate of its authority"
             ),
         )),
-        None => Failure::Io(io::Error::new(error.kind(), format!("cannot connect: {error}"))),
+        None => {
+            Failure::Io(io::Error::new(error.kind(), format!("cannot connect: {}", reason(error))))
+        }
     }
 }
 

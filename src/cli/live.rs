@@ -210,7 +210,11 @@ fn of_copy(
     let cost = Arc::new(Cost::default());
     let (copy, paths) = UnderWay::collect(record, &cost);
     let (shown, pages) = (Arc::clone(&copy), Mutex::new(page::run::SoFar::default()));
-    let live = open(port, &title, cost, console, move || locked(&pages).page(shown.record()))?;
+    let draw = move || {
+        let (record, progress) = shown.record();
+        locked(&pages).page(record, &progress)
+    };
+    let live = open(port, &title, cost, console, draw)?;
     Ok((CopyShown { live, copy }, paths))
 }
 

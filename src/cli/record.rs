@@ -12,6 +12,7 @@ use crate::host::environment;
 use crate::measure;
 use crate::results::{Durability, Store};
 use analysis::record::copy_record::{CopyRecord, record_of_copy};
+use analysis::record::failures::{self, Failure};
 use analysis::record::sample::{Predicted, Record};
 use base::fault::{Class, Fault};
 use base::job::{Job, Location, Outcome};
@@ -137,6 +138,12 @@ pub(crate) fn keep_with(
         far_host: ends.far_host.as_deref(),
     });
     record.given.clone_from(&ends.given);
+    let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let failed = collected.failed.iter();
+    failures::keep(
+        &mut record,
+        failed.map(|(path, fault)| Failure { path: shown(path), why: fault.text.clone() }),
+    );
     add(&mut record);
     match opened.map(|opened| opened.and_then(|(_, mut store)| store.insert(&record))) {
         None => {}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
 use super::live::{Cost, locked};
+use analysis::page::run::Progress;
 use analysis::record::copy_record::Series;
 use analysis::record::sample::Record;
 use base::job::StreamPath;
@@ -31,6 +32,8 @@ struct Known {
     /// Samples of a stream are at least so far apart.
     apart: Nanos,
     series: Series,
+    /// When nothing had moved yet: a login is no part of the rate.
+    still_at: Tick,
 }
 
 impl UnderWay {
@@ -38,7 +41,9 @@ impl UnderWay {
     pub fn collect(record: Record, cost: &Arc<Cost>) -> (Arc<UnderWay>, Sender<StreamPath>) {
         let mut known = Known { record, ..Known::default() };
         known.series.add(Nanos(0), 0);
-        let copy = Arc::new(UnderWay { began: clock::now(), known: Mutex::new(known) });
+        let began = clock::now();
+        known.still_at = began;
+        let copy = Arc::new(UnderWay { began, known: Mutex::new(known) });
         let (to, from) = mpsc::channel();
         let (mine, cost) = (Arc::clone(&copy), Arc::clone(cost));
         // It ends when nobody holds the other end; nobody waits for it.
@@ -50,17 +55,19 @@ impl UnderWay {
         locked(&self.known).watch = Arc::downgrade(watch);
     }
 
-    /// What is known of it now, as a record.
-    pub fn record(&self) -> Record {
+    /// What is known of it now, as a record, and how far it has come.
+    pub fn record(&self) -> (Record, Progress) {
         let known = locked(&self.known);
         let mut record = known.record.clone();
-        let elapsed_s = clock::now().since(self.began).seconds();
-        record.moved.bytes = known.watch.upgrade().map_or(0, |watch| moved(&watch));
-        record.moved.elapsed_s = elapsed_s;
-        record.moved.goodput_bytes_per_s = record.moved.bytes as f64 / elapsed_s.max(1e-3);
+        let now = clock::now();
+        let watch = known.watch.upgrade();
+        record.moved.bytes = watch.as_ref().map_or(0, |watch| moved(watch));
+        record.moved.elapsed_s = now.since(self.began).seconds();
+        let moving_s = now.since(known.still_at).seconds();
+        record.moved.goodput_bytes_per_s = record.moved.bytes as f64 / moving_s.max(1e-3);
         record.paths.clone_from(&known.paths);
         record.series = known.series.points().to_vec();
-        record
+        (record, watch.as_deref().map(progress).unwrap_or_default())
     }
 
     fn run(&self, parts: &Receiver<StreamPath>, cost: &Cost) {
@@ -78,12 +85,26 @@ impl UnderWay {
             if now >= look_at {
                 look_at = now.after(LOOK_EVERY);
                 if let Some(watch) = known.watch.upgrade() {
-                    known.series.add(now.since(self.began), moved(&watch));
+                    let moved = moved(&watch);
+                    known.series.add(now.since(self.began), moved);
+                    if moved == 0 {
+                        known.still_at = now;
+                    }
                 }
                 let spent = clock::thread_cpu();
                 cost.add(spent - mem::replace(&mut counted, spent));
             }
         }
+    }
+}
+
+fn progress(watch: &Watch) -> Progress {
+    let gauge = &watch.gauge;
+    let is_endless = gauge.endless.load(Relaxed);
+    Progress {
+        bytes_done: gauge.bytes_done.load(Relaxed),
+        bytes_found: (!is_endless).then(|| gauge.bytes_found.load(Relaxed)),
+        all_found: gauge.walk_done.load(Relaxed) && gauge.answered.load(Relaxed),
     }
 }
 

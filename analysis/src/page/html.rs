@@ -113,10 +113,10 @@ fn section(section: &Section) -> Markup {
 
 fn block(block: &Block) -> Markup {
     match block {
-        Block::Lead(text) => html! { p class="lead" { (shown(text)) } },
-        Block::Text(text) => html! { p { (shown(text)) } },
+        Block::Lead(text) => html! { p class="lead" { (prose(text)) } },
+        Block::Text(text) => html! { p { (prose(text)) } },
         Block::List(list) => html! {
-            ol { @for text in list { li { (shown(text)) } } }
+            ol { @for text in list { li { (prose(text)) } } }
         },
         Block::Facts(facts) => html! {
             dl {
@@ -163,10 +163,14 @@ fn rows(table: &Table) -> Markup {
     let class = |column: Option<&Column>, cell: &str| {
         align(column).or((cell.chars().count() > SHORT_CELL).then_some("long"))
     };
+    let scrolls = table.rows.len() > ROWS_SHOWN;
     html! {
         div class="scroll" tabindex="0" role="group" aria-label=(shown(&table.caption)) {
             table {
-                caption { (shown(&table.caption)) }
+                caption {
+                    (shown(&table.caption))
+                    @if scrolls { " (" (table.rows.len()) " rows: scroll)" }
+                }
                 thead {
                     tr {
                         @for column in &table.columns {
@@ -188,6 +192,16 @@ fn rows(table: &Table) -> Markup {
     }
 }
 
+/// A text whose options (`--depth-source`) stay whole: a browser would break them at a dash.
+fn prose(text: &str) -> Markup {
+    let shown = shown(text);
+    html! {
+        @for word in shown.split_inclusive(' ') {
+            @if word.contains("--") { span class="o" { (word.trim_end()) } " " } @else { (word) }
+        }
+    }
+}
+
 /// A text whose long names (`net.ipv4.tcp_rmem`, paths) may break behind a mark, not in a word.
 fn broken(text: &str) -> Markup {
     let shown = shown(text);
@@ -205,6 +219,8 @@ fn broken(text: &str) -> Markup {
 const KEYS: &str = "Where scripts run: point at a chart over time for its values, drag over \
                     it to zoom, double-click to see all of it; with the keyboard \
                     arrows, + and −, Escape.";
+/// A table shows about so many rows at once.
+const ROWS_SHOWN: usize = 12;
 const MARKS: [char; 4] = ['.', '_', '/', '='];
 /// A cell of so many letters stays in one line; a longer one has a width, in which it breaks.
 const SHORT_CELL: usize = 24;

@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 
 use self::streams::Streams;
 use super::{Block, Page, Section};
-use crate::diagnosis::{Bottleneck, Evidence, StreamVerdict, Verdict, diagnose, evidence};
+use crate::diagnosis::{Bottleneck, Evidence, StreamVerdict, Verdict, diagnose, evidence, store};
 use crate::plot::scale::Unit;
 use crate::plot::{Bar, Bars, Chart, Column, Figure, Table};
+use crate::record::failures::{self, Failure};
 use crate::record::sample::{Environment, Record};
 use crate::report::text::with_holes;
-use crate::report::{explain, results};
-use base::units::Rate;
+use crate::report::{explain, files, live, results};
+use base::units::{Bytes, Nanos, Rate};
 
 /// The page of a run with its paths, whose samples may be many.
 pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Page {
@@ -48,6 +49,17 @@ pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Pa
     }
 }
 
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Those that an earlier run has left included.
+    pub bytes_done: u64,
+    /// `None` where it is not known, as of a pipe.
+    pub bytes_found: Option<u64>,
+    /// There is no more to find.
+    pub all_found: bool,
+}
+
 /// The pages of a run that is under way, one after the other. Each is a part of what its page will
 /// have, of what is known by then; the verdict may be up to `VERDICT_EACH_S` old, as it is half of
 /// what a page costs and changes little.
@@ -58,7 +70,7 @@ pub struct SoFar {
 }
 
 impl SoFar {
-    pub fn page(&mut self, mut record: Record) -> Page {
+    pub fn page(&mut self, mut record: Record, progress: &Progress) -> Page {
         let mut evidence = evidence::taken(&mut record, &BTreeMap::new());
         // What CPU time it took is told when it has ended.
         (evidence.sender.busy_cpus, evidence.receiver.busy_cpus) = (None, None);
@@ -66,7 +78,7 @@ impl SoFar {
         let verdict = self.verdict(record, &evidence);
         let streams = Streams::of(record, &evidence, verdict);
         let sections = [
-            Section::of("verdict", "What holds it back", why_so_far(record, verdict)),
+            Section::of("verdict", "What holds it back", why_so_far(record, verdict, progress)),
             Section::of("over-time", "Over time", over_time::blocks(record, &streams)),
             Section::of("repeat", "To repeat it", command::blocks(record)),
         ];
@@ -106,7 +118,7 @@ pub fn about(record: &Record) -> String {
 pub fn title(record: &Record) -> String {
     let what = match record.sources.is_empty() {
         true => record.command.clone(),
-        false => format!("{} → {}", record.sources.join(" "), record.target),
+        false => format!("{} → {}", ends(&record.sources), of_pipe(&record.target, "output")),
     };
     let length = what.chars().count();
     match length > TITLE_LETTERS {
@@ -115,15 +127,50 @@ pub fn title(record: &Record) -> String {
     }
 }
 
-fn why_so_far(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
-    match verdict {
+fn ends(sources: &[String]) -> String {
+    let named: Vec<&str> = sources.iter().map(|source| of_pipe(source, "input")).collect();
+    named.join(" ")
+}
+
+/// `-` as it is called.
+fn of_pipe<'a>(end: &'a str, kind: &str) -> &'a str {
+    match (end, kind) {
+        ("-", "input") => "standard input",
+        ("-", _) => "standard output",
+        _ => end,
+    }
+}
+
+fn why_so_far(record: &Record, verdict: Option<&Verdict>, progress: &Progress) -> Vec<Block> {
+    let lead = Block::Lead(how_far(record, progress));
+    let rest = match verdict {
         Some(_) => why(record, verdict),
         None => {
             let text = "What holds it back is not known: no samples of streams have come. A copy \
                         inside one process has none.";
-            vec![Block::Lead(text.into()), Block::Facts(moved(record))]
+            vec![Block::Text(text.into()), Block::Facts(moved(record))]
         }
+    };
+    std::iter::once(lead).chain(rest).collect()
+}
+
+/// `45 % of 1.20 GiB copied; 0:32 left at this rate`.
+fn how_far(record: &Record, progress: &Progress) -> String {
+    let Progress { bytes_done, bytes_found, all_found } = *progress;
+    let done = Bytes(bytes_done);
+    let Some(found) = bytes_found else {
+        return format!("{done} copied; how much there is shows at its end.");
+    };
+    if !all_found {
+        return format!("{done} copied of {} found until now.", Bytes(found));
     }
+    let percent = 100.0 * bytes_done as f64 / (found as f64).max(1.0);
+    let left_s = found.saturating_sub(bytes_done) as f64 / record.moved.goodput_bytes_per_s;
+    let left = match left_s.is_finite() {
+        true => format!("; {} left at this rate", live::clock(Nanos((left_s * 1e9) as u64))),
+        false => String::new(),
+    };
+    format!("{percent:.0} % of {} copied{left}.", Bytes(found))
 }
 
 /// What was moved, and how fast.
@@ -136,6 +183,14 @@ fn moved(record: &Record) -> Vec<(String, String)> {
         ("rate".to_string(), format!("{rate}, over that time")),
         ("streams".to_string(), record.options.streams.to_string()),
     ];
+    let counts = [
+        (moved.failed, "not copied"),
+        (moved.kept, "kept as they were"),
+        (moved.deleted, "deleted"),
+        (moved.held_files, "copied by an earlier run"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    facts.extend(counts.map(|(count, name)| (name.to_string(), live::count(count, "file"))));
     if let Some(reason) = &record.void_reason {
         facts.push(("void, because of".into(), reason.clone()));
     }
@@ -143,10 +198,12 @@ fn moved(record: &Record) -> Vec<(String, String)> {
 }
 
 fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
+    let mut blocks = not_copied(record);
     let mut facts = moved(record);
     let Some(verdict) = verdict else {
-        let text = "No streams were sampled: the run was inside one process, or sampling was off.";
-        return vec![Block::Lead(text.into()), Block::Facts(facts)];
+        blocks.extend(without_streams(record));
+        blocks.push(Block::Facts(facts));
+        return blocks;
     };
     let told = explain::figures(verdict);
     let told = told.into_iter().map(|(name, value)| match name {
@@ -158,29 +215,72 @@ fn why(record: &Record, verdict: Option<&Verdict>) -> Vec<Block> {
     });
     facts.extend(told.map(|(name, value)| (name.to_string(), value)));
     facts.push(("confidence".into(), explain::confidence(verdict)));
-    vec![
+    let sampled = verdict.streams.len();
+    if sampled != usize::from(record.options.streams) {
+        facts.push(("streams with samples".into(), sampled.to_string()));
+    }
+    blocks.extend([
         Block::Lead(format!("Held back by: {}.", explain::sentence(verdict))),
+        Block::Text(format!("What to change{}:", explain::in_order(verdict))),
+        Block::List(explain::advice(verdict)),
         Block::Figures(vec![shares(verdict)]),
         Block::Text(beside_verdict(verdict)),
         Block::Facts(facts),
-        Block::Text(format!("What to change{}:", explain::in_order(verdict))),
-        Block::List(explain::advice(verdict)),
         Block::Table(each_stream(verdict)),
-    ]
+    ]);
+    blocks
+}
+
+/// What was not copied stands above all else.
+fn not_copied(record: &Record) -> Vec<Block> {
+    if record.moved.failed == 0 {
+        return Vec::new();
+    }
+    let lead = format!("{} not copied.", live::count(record.moved.failed, "file"));
+    let failures = failures::kept(record);
+    let list = failures.iter().map(|Failure { path, why }| files::named(path.as_bytes(), why));
+    let more = match record.moved.failed.saturating_sub(failures.len() as u64) {
+        0 => String::new(),
+        _ if failures.is_empty() => String::new(),
+        more => format!("And {more} more."),
+    };
+    vec![Block::Lead(lead), Block::List(list.collect()), Block::Text(more)]
+}
+
+/// What is known where no stream was sampled.
+fn without_streams(record: &Record) -> Vec<Block> {
+    if let Some(verdict) = store::kept(record) {
+        return vec![
+            Block::Lead(format!("Held back by: {}.", explain::store::sentence(&verdict))),
+            Block::Text("What to change:".into()),
+            Block::List(vec![explain::store::advice(verdict.primary).to_string()]),
+        ];
+    }
+    let moved = &record.moved;
+    let text = match record.conditions.carrier.as_str() {
+        _ if moved.bytes == 0 && moved.failed > 0 => "Nothing was moved.",
+        _ if moved.bytes == 0 && moved.files == 0 => {
+            "Nothing was moved: all was at the destination already."
+        }
+        "memory" => "The run was inside one process: there are no streams to judge it by.",
+        _ => "No streams were sampled: the run was short, or sampling was off.",
+    };
+    vec![Block::Lead(text.into())]
 }
 
 /// What held each stream back; nothing where one stream is the run.
 fn each_stream(verdict: &Verdict) -> Table {
     let number = Column::number;
+    let rates = verdict.streams.iter().map(|one| one.features.goodput);
+    let unit = Unit::of_rates(rates.fold(0.0, f64::max));
     let row = |one: &StreamVerdict| {
         let held = one.shares.all().iter().take(3);
         let held: Vec<String> = held
             .map(|share| format!("{} {:.0} %", share.class.name(), 100.0 * share.share))
             .collect();
-        let rate = one.features.goodput;
         vec![
             one.number.to_string(),
-            Unit::of_rates(rate).name_with(rate),
+            unit.name_with(one.features.goodput),
             held.join(", "),
             format!("{:.3} %", 100.0 * one.losses.retransmitted()),
             one.losses.episodes.to_string(),

@@ -15,7 +15,7 @@ use crate::plot::{
 use crate::report::spread::lost;
 use crate::report::utc::utc;
 use crate::shards::history::{Attempt, JobHistory, Outcome, attempts, rates};
-use crate::shards::overview::{HeldBackBy, JobState, Overview, Waits, WorkerView};
+use crate::shards::overview::{HeldBackBy, JobState, LIMITED, Overview, Waits, WorkerView};
 use base::units::{Bytes, Rate};
 
 /// The page of a job, whether it is over or not.
@@ -60,7 +60,7 @@ fn verdict(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
         spoken(seconds),
         counted(names(overview, |worker| &worker.started_as).len(), "worker"),
         counted(names(overview, |worker| &worker.host).len(), "node"),
-        held(overview),
+        held(of, attempts),
     );
     let lost_count = attempts.iter().filter(|attempt| attempt.outcome == Outcome::Lost).count();
     let shards = overview.shards.map_or("?".to_string(), |shards| shards.to_string());
@@ -98,7 +98,11 @@ fn verdict(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {
 }
 
 /// What most workers were held back by, weighed by their time.
-fn held(of: &Overview) -> String {
+fn held(history: &JobHistory, attempts: &[Attempt]) -> String {
+    let of = &history.overview;
+    if is_at_limit(history, attempts) {
+        return format!("Held back by: {}", HeldBackBy::Limit.name());
+    }
     let mut times: BTreeMap<HeldBackBy, f64> = BTreeMap::new();
     for worker in &of.workers {
         let waits = worker.waits;
@@ -110,6 +114,17 @@ fn held(of: &Overview) -> String {
         Some((by, _)) => format!("Held back by: {}", by.name()),
         None => "What holds it back is not known yet".to_string(),
     }
+}
+
+/// The nodes together moved as much as they may, for most of the time in which they moved any.
+fn is_at_limit(of: &JobHistory, attempts: &[Attempt]) -> bool {
+    let Some(limit) = of.limit_bytes_per_s else { return false };
+    let until_s = of.until_s.max(1e-3);
+    let hosts = rates(attempts, (&of.finished, &of.overview.workers), until_s, SPANS);
+    let all = (0..SPANS).map(|at| hosts.values().map(|rates| rates[at]).sum::<f64>());
+    let moving: Vec<f64> = all.filter(|rate| *rate > 0.0).collect();
+    let at_limit = moving.iter().filter(|rate| **rate >= LIMITED * limit).count();
+    2 * at_limit > moving.len()
 }
 
 fn over_time(of: &JobHistory, attempts: &[Attempt]) -> Vec<Block> {

@@ -33,6 +33,7 @@ figcaption{font-size:.875rem;margin:.3em 0}\
 .view svg{cursor:crosshair;touch-action:pan-y}\
 .tip{min-height:1.5em;max-width:none;margin:0;font-size:.875rem;color:var(--faint);\
 font-variant-numeric:tabular-nums}\
+.o{white-space:nowrap}\
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:.1em 1.1em;padding:0;margin:.2em 0;\
 font-size:.875rem}\
 .legend li{display:flex;align-items:center;gap:.45em}\

@@ -21,7 +21,8 @@ pub fn page(routes: &[Route], since: &str) -> Page {
     let sentences = known().map(text::sentence).collect();
     let overview = vec![Block::Lead(lead), Block::List(sentences), Block::Text(METHOD.into())];
     let of_route = |(number, route): (usize, &Route)| {
-        let figures = match number < CHARTS_MAX {
+        // One campaign is a number, and no line.
+        let figures = match number < CHARTS_MAX && route.samples.len() > 1 {
             true => vec![Block::Figures(vec![figure(number, route)])],
             false => Vec::new(),
         };
@@ -53,7 +54,7 @@ fn figure(number: usize, route: &Route) -> Figure {
     let at = route.changes.iter().map(|change| day(samples[change.at].at_unix_s));
     Figure {
         name: format!("trend-{number}"),
-        title: format!("Rate to {} over time", route.host),
+        title: format!("Rate {} over time", toward(&route.host)),
         about: format!(
             "One point for each of {} campaigns: the median of its copies with default options. \
              A triangle is where the rate changed.",
@@ -121,6 +122,14 @@ fn samples(route: &Route) -> Table {
             Column::text("campaign"),
         ],
         rows: rows.collect(),
+    }
+}
+
+/// Routes of stores say the way themselves: `from s3://bucket/key`.
+fn toward(route: &str) -> String {
+    match route.starts_with("from ") || route.starts_with("to ") {
+        true => route.to_string(),
+        false => format!("to {route}"),
     }
 }
 

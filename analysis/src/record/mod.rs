@@ -5,6 +5,7 @@ pub mod columns;
 pub mod compression;
 pub mod copy_record;
 pub mod export;
+pub mod failures;
 mod number;
 pub mod options;
 pub mod path_json;

@@ -114,11 +114,15 @@ pub fn deleted(path: &[u8]) -> String {
 
 /// A failed object in one line: its name, unless the fault says it, and why.
 pub fn failed(path: &[u8], fault: &Fault) -> String {
+    named(path, &fault.text)
+}
+
+/// A text with the name in front that it is about, unless it has it.
+pub fn named(path: &[u8], text: &str) -> String {
     let name = String::from_utf8_lossy(path);
-    let is_named = fault.text.contains(name.as_ref()) || fault.text.contains('\'');
-    match path.is_empty() || is_named {
-        true => fault.text.clone(),
-        false => format!("{name}: {}", fault.text),
+    match path.is_empty() || text.contains(name.as_ref()) || text.contains('\'') {
+        true => text.to_string(),
+        false => format!("{name}: {text}"),
     }
 }
 

@@ -123,9 +123,9 @@ mod tests {
             ..Item::folder(b"l".to_vec())
         };
         let expect = "\
--rwSr--r--  me us    5 MiB  2025-11-20 12:15:03  a.dat
-drwxrwxrwt           1 GiB  @-1                  tmp/
-l                                                l -> a.dat
+-rwSr--r--  me us  5 MiB  2025-11-20 12:15:03  a.dat
+drwxrwxrwt         1 GiB  @-1                  tmp/
+l                                              l -> a.dat
 1 folder, 5 files, 1.00 GiB with all that is below; times are UTC
 ";
         assert_eq!(page(&[file, folder, link]), expect);

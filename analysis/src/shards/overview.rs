@@ -247,7 +247,7 @@ fn ratio(shard: &ShardTime) -> Option<f64> {
 const SHARDS_MIN: usize = 3;
 const SLOW_FACTOR: f64 = 2.0;
 /// A limit binds whoever comes so near to it.
-const LIMITED: f64 = 0.85;
+pub(crate) const LIMITED: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {

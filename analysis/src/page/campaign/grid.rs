@@ -158,6 +158,13 @@ fn lines(
         let line = Series::line(&name, place, mine.iter().map(point).collect());
         Series { limits: limits.unwrap_or_default(), ..line }
     });
+    // A count is whole; ticks of many are whole anyway.
+    let ticks = match rows.iter().filter_map(|row| row.point.choice.count()).max() {
+        Some(most) if most <= 8 => {
+            Ticks::At((0..=most).map(|count| (f64::from(count), count.to_string())).collect())
+        }
+        _ => Ticks::Round,
+    };
     let shown = match some.len() < windows.len() {
         true => format!(
             " {} of {} {} are drawn, those that won among them.",
@@ -175,7 +182,7 @@ fn lines(
              or more.{shown}"
         ),
         chart: Chart::Xy(Xy {
-            x: Axis::from_zero(of_count),
+            x: Axis { ticks, ..Axis::from_zero(of_count) },
             y: Axis::from_zero(&format!("rate, {}", unit.name)),
             series: series.collect(),
             marks: Vec::new(),

@@ -35,12 +35,21 @@ pub(super) fn blocks(record: &Record, streams: &Streams<'_>) -> Vec<Block> {
          files after are not in them. Each stream was sampled every {}: {} samples in all. Grey \
          spans are pauses, in which a stream had nothing to send. Orange triangles at the top are \
          recovery episodes, in which TCP sends again; green triangles at the bottom are bursts \
-         after a pause.",
+         after a pause{}.",
         streams.seconds,
         Unit::of_seconds(between_s).name_with(between_s),
-        streams.each.iter().map(|one| one.series.samples().len()).sum::<usize>()
+        streams.each.iter().map(|one| one.series.samples().len()).sum::<usize>(),
+        match pauses_of_most(streams) {
+            many if many > PAUSES_DRAWN_MAX => ", where they are not too many to be drawn",
+            _ => "",
+        }
     );
     vec![Block::Text(text), Block::Figures(figures)]
+}
+
+fn pauses_of_most(streams: &Streams<'_>) -> usize {
+    let of = |one: &One<'_>| one.verdict.map_or(0, |verdict| verdict.pause_list.len());
+    streams.each.iter().map(of).max().unwrap_or(0)
 }
 
 /// The median time between two samples.
@@ -90,7 +99,8 @@ fn throughput(streams: &Streams<'_>, edges: &[f64]) -> Figure {
     let mut series = Vec::new();
     if streams.each.len() > 1 && streams.each.len() < EACH_MAX {
         for (place, (one, rates)) in streams.each.iter().zip(&rates).enumerate() {
-            series.push(Series::steps(&one.name(), place + 1, closed(edges, &scaled(rates))));
+            let colour = colour_of(place, streams);
+            series.push(Series::steps(&one.name(), colour, closed(edges, &scaled(rates))));
         }
     }
     let name = if streams.each.len() > 1 { "all streams" } else { "stream" };
@@ -401,11 +411,16 @@ fn again(one: &One<'_>, unit: Unit) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// The same in all charts of a page; the first is that of a sum, or of the only stream.
+fn colour_of(place: usize, streams: &Streams<'_>) -> usize {
+    if streams.each.len() > 1 { place + 1 } else { 0 }
+}
+
 /// A series for each stream; where they are many, their median and range.
 fn each(streams: &Streams<'_>, figure: impl Fn(&PathSample) -> f64) -> Vec<Series> {
     if streams.each.len() <= SERIES_MAX {
         let line = |(place, one): (usize, &One<'_>)| {
-            Series::line(&one.name(), place, one.over_time(&figure))
+            Series::line(&one.name(), colour_of(place, streams), one.over_time(&figure))
         };
         return streams.each.iter().enumerate().map(line).collect();
     }
@@ -470,6 +485,7 @@ fn marks_of(streams: &[&One<'_>]) -> Vec<Marks> {
     let episodes = known().flat_map(|(from_s, verdict)| {
         verdict.episodes.iter().map(move |episode| from_s + episode.at_s)
     });
+    let pauses = if pauses.len() > PAUSES_DRAWN_MAX { Vec::new() } else { pauses };
     let bursts = pauses.iter().filter(|(_, pause)| pause.burst.is_some());
     let moment = |at_s: f64| (at_s, at_s);
     vec![
@@ -501,5 +517,7 @@ fn short(value: f64) -> String {
 
 /// With so many streams each has a colour beside the one of their sum.
 const EACH_MAX: usize = 6;
-const SERIES_MAX: usize = 6;
+/// More of them, as a limit of the rate makes, would cover a chart.
+const PAUSES_DRAWN_MAX: usize = 40;
+const SERIES_MAX: usize = 5;
 const HEAT_COLUMNS_MAX: usize = 60;

@@ -4,10 +4,11 @@ use super::*;
 use crate::diagnosis::Shares;
 use crate::record::compression::Compression;
 use crate::record::options::Options;
-use crate::record::sample::{Moved, Side};
+use crate::record::sample::{Conditions, Moved, Side};
 use base::job::{PathRole, PathSide, StreamPath};
 use base::path::PathSample;
 use base::settings::Settings;
+use base::store_times::StoreTimes;
 use base::units::{Nanos, Tick};
 
 /// A stream of 10 s that sends 1 MB/s, loses something each second from the third on, and pauses
@@ -136,8 +137,8 @@ fn a_verdict_on_a_run_under_way_is_kept_for_a_while() {
     for (elapsed_s, expect) in times_and_found {
         let two = record(2, 100);
         let moved = Moved { elapsed_s, ..two.moved };
-        let page = pages.page(Record { moved, ..two });
-        let Block::Lead(lead) = &page.sections[0].blocks[0] else { panic!("{page:?}") };
+        let page = pages.page(Record { moved, ..two }, &Progress::default());
+        let Block::Lead(lead) = &page.sections[0].blocks[1] else { panic!("{page:?}") };
         assert!(lead.starts_with("Held back by: "), "{lead}");
         let found = pages.verdict.as_ref().map(|(found_s, _)| *found_s);
         assert_eq!(found, Some(expect), "at {elapsed_s}");
@@ -177,7 +178,7 @@ fn a_page_is_bounded() {
 #[test]
 fn a_record_with_nothing_in_it_has_a_page() {
     let empty = page(Record::default(), &BTreeMap::new());
-    assert!(empty.html().contains("No streams were sampled"), "{empty:?}");
+    assert!(empty.html().contains("Nothing was moved"), "{empty:?}");
     let compression = Compression {
         raw_bytes: 100,
         compressed_bytes: 50,
@@ -187,4 +188,87 @@ fn a_record_with_nothing_in_it_has_a_page() {
     let packed = Record { compression: Some(compression), ..record(1, 100) };
     let page = page(packed, &BTreeMap::new());
     assert_eq!(cell(&figure(&page, "codings").tables()[0], "zstd:3", "value"), "60.0");
+}
+
+/// What the first words of a page are, by what its run was.
+#[test]
+fn the_headline_is_that_of_the_run() {
+    let none = Record { paths: Vec::new(), ..record(1, 100) };
+    let with = |moved: Moved, carrier: &str| Record {
+        moved,
+        conditions: Conditions { carrier: carrier.into(), ..Conditions::default() },
+        ..none.clone()
+    };
+    let moved = |bytes, files, failed| Moved { bytes, files, failed, ..none.moved };
+    let mut at_store = with(moved(9, 1, 0), "memory");
+    let times =
+        StoreTimes { requests: 9, first_byte: Nanos::from_millis(9000), ..StoreTimes::default() };
+    let verdict = crate::diagnosis::store::diagnose(&times, Nanos::from_millis(9000));
+    store::keep(&mut at_store, Some(&verdict.unwrap()));
+    let mut failed = with(moved(0, 0, 4801), "tcp");
+    let why =
+        |number: u32| Failure { path: format!("f{number}"), why: format!("'f{number}' exists") };
+    failures::keep(&mut failed, (0..4801).map(why));
+    let cases = [
+        (with(moved(9, 1, 0), "memory"), vec!["The run was inside one process"]),
+        (with(moved(9, 1, 0), "tcp"), vec!["No streams were sampled: the run was short"]),
+        (with(moved(0, 0, 0), "tcp"), vec!["Nothing was moved: all was at the destination"]),
+        (failed, vec!["4801 files not copied.", "Nothing was moved."]),
+        (at_store, vec!["Held back by: "]),
+    ];
+    for (record, expect) in cases {
+        let page = page(record, &BTreeMap::new());
+        let leads = page.sections[0].blocks.iter().filter_map(|block| match block {
+            Block::Lead(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let leads: Vec<&str> = leads.collect();
+        assert!(
+            leads.iter().zip(&expect).all(|(lead, begin)| lead.starts_with(begin)),
+            "{leads:?}"
+        );
+        assert_eq!(leads.len(), expect.len(), "{leads:?}");
+        if expect.len() == 2 {
+            let html = page.html();
+            assert!(html.contains("f9") && !html.contains("f10"), "the first are named");
+            assert!(html.contains("And 4791 more."), "{html}");
+        }
+    }
+}
+
+/// A stream has one colour in all charts; what to change stands above the figures.
+#[test]
+fn a_stream_has_one_colour() {
+    let page = page(record(3, 400), &BTreeMap::new());
+    for figure in page.figures() {
+        let Chart::Xy(chart) = &figure.chart else { continue };
+        for series in &chart.series {
+            let Some(number) = series.name.strip_prefix("stream ") else { continue };
+            let number: usize = number.parse().unwrap();
+            assert_eq!(series.colour, number + 1, "{} in {}", series.name, figure.name);
+        }
+    }
+    let html = page.html();
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("What to change") < at("What limited the bytes"));
+    assert!(at("What to change") < at("<dl>"));
+}
+
+/// A run under way says how far it has come, and how long it takes from there.
+#[test]
+fn how_far_a_run_has_come() {
+    let half = record(1, 100);
+    let known =
+        |bytes_done, bytes_found, all_found| Progress { bytes_done, bytes_found, all_found };
+    let cases = [
+        (known(4_500_000, Some(9_000_000), true), "50 % of 8.58 MiB copied; 0:05 left"),
+        (known(0, Some(9_000_000), false), "0 B copied of 8.58 MiB found until now."),
+        (known(5, None, false), "5 B copied; how much there is shows at its end."),
+    ];
+    for (progress, expect) in cases {
+        let told = how_far(&half, &progress);
+        assert!(told.starts_with(expect), "{told}");
+    }
+    let pipe = Record { sources: vec!["-".into()], target: "dtn2:out".into(), ..half };
+    assert_eq!(title(&pipe), "standard input → dtn2:out");
 }
