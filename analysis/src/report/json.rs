@@ -428,7 +428,8 @@ mod tests {
                 Some("00ff"),
                 &ExtraSums::NONE,
             ),
-            r#""event":"file","path":"a/b","state":"done","bytes":3,"reason":["new"],"digest":"00ff"}"#,
+            "\"event\":\"file\",\"path\":\"a/b\",\"state\":\"done\",\"bytes\":3,\
+             \"reason\":[\"new\"],\"digest\":\"00ff\"}",
         );
         check(
             file_done((b"c", FileKind::HardLink, 0, None), Some("00ff"), &ExtraSums::NONE),
