@@ -127,7 +127,10 @@ fn sit(keeps: &Keeps, recipe: &Recipe) {
     let mounted = recipe.mount(&scene);
     std::os::unix::fs::symlink(&mounted.at, scene.path("at")).unwrap();
     lay(&scene, keeps);
-    all_arrives(&scene, keeps);
+    // libfuse removes a name of an open file when that is closed, which may be after the folder has
+    // got its time.
+    let removes_later = recipe.needs_fuse() && keeps.second_names;
+    all_arrives(&scene, keeps, removes_later);
     again_there_is_nothing_to_do(&scene, keeps);
     if !keeps.sound {
         return;
@@ -170,7 +173,7 @@ fn lay(scene: &Scene, keeps: &Keeps) {
 
 const NAMES: [&str; 4] = ["one", "two", "folder/empty", "folder/long"];
 
-fn all_arrives(scene: &Scene, keeps: &Keeps) {
+fn all_arrives(scene: &Scene, keeps: &Keeps, removes_later: bool) {
     let ran = scene.succeed("copy --json -r --manifest @/sums @/src/ @/at/dst");
     let said = warnings(&ran);
     for told in keeps.told {
@@ -186,7 +189,9 @@ fn all_arrives(scene: &Scene, keeps: &Keeps) {
         }
         let time = time_ns(&source);
         let kept = time - time.rem_euclid(keeps.time_step_ns);
-        assert_eq!(time_ns(&there), kept, "{}: the time of {name}", keeps.name);
+        if !(removes_later && from.is_dir()) {
+            assert_eq!(time_ns(&there), kept, "{}: the time of {name}", keeps.name);
+        }
         if keeps.modes {
             assert_eq!(there.mode(), source.mode(), "{}: the mode of {name}", keeps.name);
         }
