@@ -227,6 +227,13 @@ fn check_beside_rsync(seed: u64) {
     let untold: Vec<&str> = found.lines().filter(|line| !is_told(line)).collect();
     assert!(untold.is_empty(), "seed {seed}: {untold:#?}\n{copied}");
     assert_eq!(found.is_empty(), copied.code == 0, "seed {seed}: {found}\n{copied}");
+    if copied.code == 0 {
+        // What rsync has made is no different to us either.
+        for checksum in ["", "--checksum"] {
+            let ran = scene.run(&format!("compare @/src @/theirs {checksum}"));
+            assert_eq!(ran.code, 0, "seed {seed}\n{ran}");
+        }
+    }
 }
 
 fn rsync(scene: &Scene, line: &str) -> String {
