@@ -26,7 +26,9 @@ use base::units::{Bytes, Nanos, Rate};
 pub fn page(mut record: Record, environments: &BTreeMap<i64, Environment>) -> Page {
     let evidence = evidence::taken(&mut record, environments);
     let record = &record;
-    let verdict = (!evidence.streams.is_empty()).then(|| diagnose(&evidence));
+    // Nothing held back what had nothing to move.
+    let is_known = !evidence.streams.is_empty() && record.moved.bytes > 0;
+    let verdict = is_known.then(|| diagnose(&evidence));
     let streams = Streams::of(record, &evidence, verdict.as_ref());
     let sections = [
         Section::of("verdict", "What held it back", why(record, verdict.as_ref())),
