@@ -253,9 +253,13 @@ fn store(named: Option<&Path>) -> Result<Store, Fault> {
     Store::open_existing(&record::store_path(named)?)
 }
 
-/// The experiment that is asked for, else the newest.
+/// The experiment that is asked for, else the newest that is no campaign: those measure paths.
 fn experiment(store: &Store, named: Option<&str>) -> Result<String, Fault> {
-    let names: Vec<String> = store.experiments()?.into_iter().map(|one| one.name).collect();
+    let mut experiments = store.experiments()?;
+    if named.is_none() {
+        experiments.retain(|one| one.command != "sweep");
+    }
+    let names: Vec<String> = experiments.into_iter().map(|one| one.name).collect();
     let missing = |name: &str| {
         let newest: Vec<&str> = names.iter().rev().take(NAMED_MAX).map(String::as_str).collect();
         Fault::new(

@@ -80,6 +80,28 @@ fn planted(scenario: Scenario, request_bytes: u32, depth: u16, repeat: u32) -> R
     }
 }
 
+/// An experiment on a host.
+pub(crate) fn plant(store: &mut Store, host: &str, keep: fn(&Record) -> bool) {
+    let environment = Environment { host: host.into(), ..Environment::default() };
+    let environment = store.environment(&environment).unwrap();
+    let experiment =
+        Experiment { name: "planted".into(), command: "measure".into(), ..Experiment::default() };
+    store.begin_experiment(&experiment).unwrap();
+    let scenarios = [Scenario::Cpu, Scenario::DiskSource, Scenario::DiskSink, Scenario::DiskDisk];
+    for scenario in scenarios {
+        let alone = matches!(scenario, Scenario::DiskSource | Scenario::DiskSink);
+        for (size, depth) in [(16, 1), (64, 1), (256, 1), (1024, 1), (16, 4), (1024, 4)] {
+            for repeat in (0..8).filter(|_| alone || depth == 1) {
+                let mut record = planted(scenario, size << 10, depth, repeat);
+                record.source.environment = environment;
+                if keep(&record) {
+                    store.insert(&record).unwrap();
+                }
+            }
+        }
+    }
+}
+
 /// A scene with a store that has an experiment, without what `keep` filters out.
 struct Measured {
     scene: Scene,
@@ -88,30 +110,7 @@ struct Measured {
 impl Measured {
     fn new(keep: fn(&Record) -> bool) -> Measured {
         let measured = Measured { scene: Scene::new() };
-        let mut store = Store::open(&measured.store()).unwrap();
-        let environment =
-            store.environment(&Environment { host: "ada".into(), ..Environment::default() });
-        let environment = environment.unwrap();
-        let experiment = Experiment {
-            name: "planted".into(),
-            command: "measure".into(),
-            ..Experiment::default()
-        };
-        store.begin_experiment(&experiment).unwrap();
-        let scenarios =
-            [Scenario::Cpu, Scenario::DiskSource, Scenario::DiskSink, Scenario::DiskDisk];
-        for scenario in scenarios {
-            let alone = matches!(scenario, Scenario::DiskSource | Scenario::DiskSink);
-            for (size, depth) in [(16, 1), (64, 1), (256, 1), (1024, 1), (16, 4), (1024, 4)] {
-                for repeat in (0..8).filter(|_| alone || depth == 1) {
-                    let mut record = planted(scenario, size << 10, depth, repeat);
-                    record.source.environment = environment;
-                    if keep(&record) {
-                        store.insert(&record).unwrap();
-                    }
-                }
-            }
-        }
+        plant(&mut Store::open(&measured.store()).unwrap(), "ada", keep);
         measured
     }
 
@@ -201,6 +200,18 @@ fn a_model_is_kept_and_shown() {
     let json = measured.run("model show ada --json", b"");
     let json: serde_json::Value = serde_json::from_str(&json.stdout_text()).unwrap();
     assert_eq!(json["host"], "ada");
+}
+
+/// Campaigns that were run since then are of paths, and hide no measurement.
+#[test]
+fn the_newest_measurement_is_fitted() {
+    let measured = Measured::new(all);
+    let mut store = Store::open(&measured.store()).unwrap();
+    let name = "sweep-later".into();
+    let campaign = Experiment { name, command: "sweep".into(), ..Experiment::default() };
+    store.begin_experiment(&campaign).unwrap();
+    let ran = measured.run("model fit", b"");
+    assert!(ran.code == 0 && ran.stdout_text().contains("experiment planted,"), "{ran}");
 }
 
 #[test]
