@@ -317,13 +317,16 @@ const TEXT_COLUMNS: usize = 82;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::ffi::OsString;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::cli::bbcp;
-    use crate::cli::command_id::CommandId;
+    use crate::cli::command_id::{self, CommandId};
+    use crate::cli::habits;
     use crate::cli::man::ManArgs;
+    use crate::cli::options;
     use crate::cli::parser;
     use crate::cli::typed::Typed;
     use crate::cli::words;
@@ -364,6 +367,7 @@ mod tests {
                 let others = [
                     "cargo",
                     "duckdb",
+                    "find",
                     "tar",
                     "ln",
                     "export",
@@ -387,6 +391,64 @@ mod tests {
     }
 
     const OWN: [&str; 2] = ["datapump", "bbcp"];
+
+    /// Each option that README and guide name is one of a command, or of another program that is
+    /// answered by name, or named below. The page for users of bbcp has a test of its own.
+    #[test]
+    fn options_of_the_documents_are_options() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let chapters = std::fs::read_dir(root.join("docs/guide")).unwrap();
+        let chapters = chapters.map(|entry| entry.unwrap().path());
+        let is_read = |path: &PathBuf| {
+            path.extension().is_some_and(|end| end == "md") && !path.ends_with("bbcp.md")
+        };
+        let pages = chapters.filter(is_read).chain([root.join("README.md")]);
+        let commands = || command_id::TREE.iter().flat_map(|branch| branch.commands());
+        let has = |name: &str| {
+            let is_it = |command| options::of(command).any(|it| it.description().name == name);
+            commands().any(is_it) || ["help", "version"].contains(&name)
+        };
+        let is_answered = |name: &str| {
+            let typed = format!("--{name}");
+            [CommandId::Copy, CommandId::NetTest]
+                .iter()
+                .any(|command| habits::option(*command, &typed).is_some())
+        };
+        let mut others = BTreeSet::new();
+        for path in pages {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let of_word = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+            for word in text.split([' ', '\n', '`', '(', ')', '\'', '"', '|']) {
+                let Some(rest) = word.strip_prefix("--") else { continue };
+                let name = rest.split(of_word).next().unwrap();
+                // `--` alone, and a beginning such as `--s3-…`, are none.
+                let is_option = !name.is_empty() && !name.ends_with('-');
+                if is_option && !has(name) && !is_answered(name) {
+                    others.insert(name.to_string());
+                }
+            }
+        }
+        let named: BTreeSet<String> = OF_OTHERS.iter().map(|(name, _)| (*name).into()).collect();
+        assert_eq!(others, named, "options of no command, and those of other programs");
+    }
+
+    /// Options of other programs that pages name, and whose they are.
+    const OF_OTHERS: [(&str, &str); 14] = [
+        ("check", "b3sum, md5sum"),
+        ("collector", "node_exporter"),
+        ("example", "cargo"),
+        ("fq-rate", "iperf3"),
+        ("locked", "cargo"),
+        ("me", "squeue"),
+        ("metadata-set", "rclone"),
+        ("now", "systemctl"),
+        ("path", "cargo"),
+        ("purge", "dpkg"),
+        ("release", "cargo"),
+        ("spec", "pipx"),
+        ("user", "systemctl"),
+        ("vfs-cache-mode", "rclone"),
+    ];
 
     /// `copy -h` is what a terminal shows at once, and its end says where the rest is. The exit
     /// codes are the end of `copy --help`, and are there once.

@@ -13,7 +13,7 @@ use crate::support::{PROGRAM, Scene, data, each_at_once, need, need_root, run};
 
 /// The program as it is shipped: with a mover beside it that can be sent. The mover here is the
 /// whole program, which is one too. In one place for all runs of the tests.
-static SHIPPED: LazyLock<Near> = LazyLock::new(|| {
+pub(crate) static SHIPPED: LazyLock<Near> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
     fs::create_dir_all(&folder).unwrap();
     let near = Near { program: folder.join("datapump"), own: folder.join(brought()) };

@@ -20,6 +20,7 @@ mod entries;
 mod exam;
 mod examples;
 mod folders;
+mod guide;
 mod habits;
 mod heal;
 mod holes;

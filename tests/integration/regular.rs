@@ -20,7 +20,12 @@ fn campaign(store: &mut Store, started_unix_s: f64, bytes_per_s: f64) {
     campaign_of(store, started_unix_s, bytes_per_s, &["far"]);
 }
 
-fn campaign_of(store: &mut Store, started_unix_s: f64, bytes_per_s: f64, hosts: &[&str]) {
+pub(crate) fn campaign_of(
+    store: &mut Store,
+    started_unix_s: f64,
+    bytes_per_s: f64,
+    hosts: &[&str],
+) {
     let name = format!("sweep-{started_unix_s:.0}");
     let experiment = Experiment {
         name: name.clone(),

@@ -35,7 +35,7 @@ fn hostile() -> Vec<String> {
 }
 
 /// A run whose streams are those of a table of samples of a real connection.
-fn record(table: &str, sources: Vec<String>) -> Record {
+pub(crate) fn record(table: &str, sources: Vec<String>) -> Record {
     let paths = recorded::paths(table);
     let last = |path: &base::job::StreamPath| path.samples.last().map_or(0, |s| s.bytes_acked);
     let bytes: u64 = paths.iter().map(last).sum();

@@ -315,11 +315,12 @@ const PAGE: &str = "docs/guide/published.md";
 const HEAD: &str = "\
 # Published figures beside ours
 
-The reports of 2000 and 2001 that this project stands on ([references](../REFERENCES.md)) show \
-figures. This page has each figure and table of them, what its text or caption says, and what our \
-stored runs say of the same question. The hosts and paths are others, and twenty-five years lie \
-between: not the numbers are compared, but what they show. The copies of the reports that were \
-read have no pictures, so nothing is read off one.
+For researchers and readers of old reports; to copy nobody needs it. The reports of 2000 and 2001 \
+that this project stands on ([references](../REFERENCES.md)) show figures. This page has each \
+figure and table of them, what its text or caption says, and what our stored runs say of the same \
+question. The hosts and paths are others, and twenty-five years lie between: not the numbers are \
+compared, but what they show. The copies of the reports that were read have no pictures, so \
+nothing is read off one.
 
 `cargo xtask published` makes this page from [runs/data](../../runs/data), and from the tables of \
 the pages that it names; a test says if it is not what they say.
