@@ -52,6 +52,9 @@ fn play(page: &str) {
         slurm::play(prepare(page), &lines)
     } else {
         let scene = Scene::new(prepare(page), lines.iter().any(|line| line.name.contains("s3://")));
+        if page == "README.md" {
+            scene.far_host_is_bare();
+        }
         if RECORDED.contains(&page) {
             // A page of a host is of another one.
             let measured = if page == "reports.md" { "dtn2" } else { "dtn1" };

@@ -61,6 +61,11 @@ impl Scene {
         folder.join("results.db")
     }
 
+    /// No host has a datapump in the PATH of a login.
+    pub(super) fn far_host_is_bare(&self) {
+        fs::write(self.path("bare"), "").unwrap();
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

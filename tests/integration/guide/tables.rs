@@ -102,7 +102,11 @@ pub(super) const SHORTER: &[Shorter] = &[
     },
     Shorter { page: None, typed: "null:20G", run: "null:20M" },
     Shorter { page: None, typed: "text:2G", run: "text:20M" },
-    Shorter { page: None, typed: "--bytes 1G", run: "--bytes 16M" },
+    Shorter {
+        page: None,
+        typed: "--bytes 1G --request-sizes 16M --depths 4 --repeat 5",
+        run: "--bytes 16M --request-sizes 16M --depths 4 --repeat 1",
+    },
     Shorter { page: None, typed: "codec big.tar", run: "codec little.tar" },
     Shorter { page: None, typed: "codec records:16M", run: "codec records:64K" },
     Shorter { page: None, typed: "--time 3 --omit 1", run: "--time 0.3 --omit 0.1" },
