@@ -61,7 +61,7 @@ struct Planned {
 }
 
 fn plan() -> Vec<Planned> {
-    let cutting: Cutting = cutting(WORKERS, 1 << 30);
+    let cutting: Cutting = cutting(WORKERS, 1 << 30, None);
     let mut cutter = Cutter::new(cutting);
     let mut shards = Vec::new();
     let mut keep = |batch: analysis::shards::plan::Batch<Vec<u8>>| {

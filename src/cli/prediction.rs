@@ -115,7 +115,7 @@ pub(super) fn with_first_streams(store: Option<&Path>, job: &Job) -> Job {
 }
 
 /// The newest copies of the store.
-fn earlier(store: Option<&Path>) -> Vec<Record> {
+pub(super) fn earlier(store: Option<&Path>) -> Vec<Record> {
     let store: Option<PathBuf> = store.map(Path::to_path_buf).or_else(Store::default_path);
     store.map_or_else(Vec::new, |store| Store::earlier(&store, COPIES_MAX))
 }

@@ -6,12 +6,12 @@ mod plan;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 
 pub(crate) use self::cancel::CancelArgs;
 pub(super) use self::cancel::run_cancel;
-use self::plan::{dry_run, figures, print_script};
+use self::plan::{dry_run, figures, print_script, route};
 use super::console::Console;
 use super::endpoint::{EndArg, Role, host_as_typed};
 use super::live::{JobShown, JobWatched};
@@ -285,7 +285,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let live = JobShown::open(args.live, console)?;
     let share = args.share(workers);
     let watch = signals::stopped_watch(console);
-    let (folder, news) = begin(&SpreadOrder {
+    let (folder, destination, news) = begin(&SpreadOrder {
         sources: args.sources.clone(),
         target: args.target.clone(),
         far: args.far.clone(),
@@ -306,6 +306,7 @@ fn spread(args: &SpreadArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
         earlier: None,
         is_planned: false,
         ssh: args.ssh.clone(),
+        destination: Mutex::new(Some(destination)),
         leaves: signals::program_alone,
     };
     let watched = JobWatched { metrics, live };
@@ -389,7 +390,8 @@ fn follow(
     let manifest = &folder.manifest;
     let limit = manifest.copying.bytes_per_second.map(|share| share * manifest.workers as f64);
     let start = On::parse(&manifest.on).map_or(Start::Here, |on| on.start());
-    let how = (manifest.workers, start, limit);
+    let route = route(manifest.far.as_ref(), manifest.far_source.as_ref());
+    let how = (manifest.workers, start, limit, route);
     let mut line_at = console.started().elapsed();
     let ran = coordinator::run(folder, order, launcher, watch, &mut |told| match told {
         Told::Warning(text) => console.warning(&text),

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::destination::Destination;
+use super::destination::{Destination, Reply, Step};
 use super::ending::{Totals, finish_folders, leave_destination, merge_receipts};
 use super::events::{Events, GIVES_UP, last_note};
 use super::folder::{JobFolder, Part};
@@ -38,6 +38,8 @@ pub struct RunOrder {
     pub is_planned: bool,
     /// The command of ssh, for far hosts.
     pub ssh: Option<Vec<String>>,
+    /// The destination, where the job was begun just now: its login is of use at the end.
+    pub destination: Mutex<Option<Destination>>,
     /// Whether what stops the watch is for the command alone: its workers go on.
     pub leaves: fn() -> bool,
 }
@@ -84,6 +86,7 @@ pub fn run(
         silent: Silent::default(),
         stops: None,
         unfinished_bytes: 0,
+        began: clock::now(),
     };
     coordinator.events.note("coordinates", None, &super::folder::hostname());
     folder.set_control(Control::default())?;
@@ -128,6 +131,7 @@ struct Coordinator<'a> {
     /// Since when all workers are asked to stop, and why.
     stops: Option<(Tick, Fault)>,
     unfinished_bytes: u64,
+    began: Tick,
 }
 
 /// What the queue has said at the last look.
@@ -186,7 +190,7 @@ impl Coordinator<'_> {
             let took = Duration::from(clock::now().since(began));
             match look.overview.state {
                 JobState::Cancelled | JobState::GivenUp => self.stop(Fault::interrupted())?,
-                JobState::Done => return self.wait_for_ends(&look),
+                JobState::Done => return Ok(()),
                 JobState::Planning | JobState::Running => {}
             }
             self.unfinished_bytes = look.overview.unfinished_bytes;
@@ -200,8 +204,10 @@ impl Coordinator<'_> {
             } else if running == 0 && !self.is_done()? {
                 return Err(self.nobody_left()?);
             }
-            // A large job takes no more than a twentieth of this thread.
-            thread::sleep(LOOK_EVERY.max(took * 19));
+            // A large job takes no more than a twentieth of this thread; the end of a short one is
+            // seen soon.
+            let since = Duration::from(clock::now().since(self.began));
+            thread::sleep((since / 20).clamp(ENDS_EVERY, LOOK_EVERY).max(took * 19));
         }
     }
 
@@ -449,16 +455,15 @@ impl Coordinator<'_> {
     }
 
     /// All is done: workers see that, and end.
-    fn wait_for_ends(&mut self, look: &Look) -> Result<(), Fault> {
+    fn wait_for_ends(&mut self) -> Result<(), Fault> {
         let until = clock::now().after(self.folder.manifest.times.lease());
         while clock::now() < until && self.stops.is_none() {
             let is_over = |state: &WorkerState| matches!(state, WorkerState::Ended(_));
             if self.launcher.look()?.iter().all(|seen| is_over(&seen.state)) {
                 break;
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(ENDS_EVERY);
         }
-        debug_assert!(look.overview.state == JobState::Done);
         Ok(())
     }
 
@@ -500,11 +505,20 @@ impl Coordinator<'_> {
         ))
     }
 
+    /// By the login that the job was begun with, where that still stands.
+    fn destination(&self) -> Destination {
+        let kept = self.order.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stands = |at: &mut Destination| at.ask(&Step::IsTaken) == Ok(Reply::Yes);
+        let kept = kept.and_then(|mut at| stands(&mut at).then_some(at));
+        kept.unwrap_or_else(|| Destination::of(self.folder, "", self.order.ssh.as_deref()))
+    }
+
     fn finish(mut self) -> Result<Totals, Fault> {
-        self.launcher.job_is_done();
-        let mut at = Destination::of(self.folder, "", self.order.ssh.as_deref());
+        let mut at = self.destination();
         let folders = finish_folders(self.folder, &mut at)?;
         let totals = merge_receipts(self.folder, folders)?;
+        self.wait_for_ends()?;
+        self.launcher.job_is_done();
         leave_destination(&mut at)?;
         self.events.note("has finished", None, &format!("{} files", totals.files));
         Ok(totals)
@@ -538,6 +552,7 @@ fn left_because(decision: Decision) -> Option<&'static str> {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+const ENDS_EVERY: Duration = Duration::from_millis(20);
 /// Slurm kills what does not end after 30 seconds.
 const ENDS_WITHIN: Nanos = Nanos::from_millis(40_000);
 /// Workers stop within five seconds; a queue may take longer to ask them.

@@ -401,7 +401,12 @@ fn carry_out(
         range: order.shard.range.as_ref().map(wanted_range),
         remote: order.far.as_ref().map(|tries| tries.remote.clone()).unwrap_or_default(),
     };
-    remote::copy::run(&job, watch).map(|outcome| waits(&outcome))
+    let over = order.far.as_ref().zip(at.host).and_then(|(tries, host)| tries.over(host));
+    let copied = match (over, at.host) {
+        (Some(over), Some(host)) => remote::copy::run_over(&job, host, over, watch),
+        _ => remote::copy::run(&job, watch),
+    };
+    copied.map(|outcome| waits(&outcome))
 }
 
 fn wanted_range(range: &Range) -> FileRange {

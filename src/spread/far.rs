@@ -1,15 +1,19 @@
 //! Hosts that see an end of a job which the nodes do not see. What is asked of them goes over one
 //! login to one of them, and over another's where that one cannot be reached.
 
+mod login;
+mod pieces;
 pub mod serving;
 
-use std::io::{self, BufReader};
-use std::process::ChildStdin;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use self::serving::{Asked, MARK, PROGRAM, Response, WORD, line, say};
+use self::login::{Login as Near, Over};
+use self::pieces::{Piece, line};
+use self::serving::{Asked, MARK, PROGRAM, Response, WORD};
 use super::launcher::ssh;
 use super::records::FarHosts;
 use analysis::shards::far::order;
@@ -19,6 +23,7 @@ use base::units::Nanos;
 use mover::io::clock;
 use mover::pump::watch::Watch;
 use mover::remote::launch::{Launch, Launched, Login};
+use mover::remote::tunnel::Tunnel;
 
 /// Which end of a job far hosts see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +60,16 @@ pub struct Tries {
     pub end: FarEnd,
     pub hosts: Vec<String>,
     pub remote: Remote,
+    /// The login to the first of them, where it is there already.
+    over: Option<Over>,
+}
+
+impl Tries {
+    /// The login to a host over which a copy goes, where it needs none of its own.
+    pub fn over(&self, host: &str) -> Option<&dyn Tunnel> {
+        let over = self.over.as_ref().filter(|_| self.hosts.first().is_some_and(|at| at == host));
+        over.map(|over| over as &dyn Tunnel)
+    }
 }
 
 /// What a host must show of itself when it is logged in to.
@@ -94,7 +109,8 @@ impl Hosts {
     /// How files are copied, with the hosts from the one that is used now on.
     pub fn tries(&self) -> Tries {
         let hosts = [&self.hosts[self.at..], &self.hosts[..self.at]].concat();
-        Tries { end: self.end, hosts, remote: self.remote.clone() }
+        let over = self.session.as_ref().map(|session| Over(session.login.clone()));
+        Tries { end: self.end, hosts, remote: self.remote.clone(), over }
     }
 
     /// From now on the next host is used, if this one is now.
@@ -178,18 +194,24 @@ impl Hosts {
         Err(fault)
     }
 
-    /// Logs in to each host, and asks there. One that cannot be reached is told of; one that can,
-    /// and does not serve, is an error, and so is that none can be reached.
+    /// Asks each host, over a new login where there is none yet. One that cannot be reached is told
+    /// of; one that can, and does not serve, is an error, and so is that none can be reached.
     pub fn ask_each(
         &mut self,
         ask: &mut dyn FnMut(&mut Session, &str) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut refused = Vec::new();
-        for host in &self.hosts {
-            let session = Session::start(host, &self.remote, self.silent_for);
-            let asked = session.and_then(|mut session| ask(&mut session, host));
+        let (at, mut kept) = (self.at, self.session.take());
+        for (number, host) in self.hosts.iter().enumerate() {
+            let there = kept.take_if(|_| number == at);
+            let session = match there {
+                Some(session) => Ok(session),
+                None => Session::start(host, &self.remote, self.silent_for),
+            };
+            let asked = session.and_then(|mut session| ask(&mut session, host).map(|()| session));
             match asked {
-                Ok(()) => {}
+                Ok(session) if number == at => self.session = Some(session),
+                Ok(_) => {}
                 Err(fault) if fault.class == Class::Unreachable => {
                     self.news.push(News::Refused(host.clone(), fault.text.clone()));
                     refused.push(fault);
@@ -234,7 +256,7 @@ fn words(ssh: Option<&[String]>) -> Vec<String> {
 /// One login.
 #[derive(Debug)]
 pub struct Session {
-    input: Option<ChildStdin>,
+    login: Arc<Near>,
     lines: Receiver<Vec<u8>>,
     launched: Option<Launched>,
     silent_for: Nanos,
@@ -244,17 +266,14 @@ impl Session {
     fn start(host: &str, remote: &Remote, silent_for: Nanos) -> Result<Session, Fault> {
         let launch = Launch::Ssh { host: host.to_string(), remote: remote.clone() };
         let (launched, input, output) = launch.start_as(&[WORD.to_string()], Login::Again)?;
+        let login = Near::start(input);
         let (tell, lines) = sync_channel(1);
+        let heard = login.clone();
         thread::spawn(move || {
-            let mut output = BufReader::new(output);
-            while let Ok(Some(line)) = line(&mut output) {
-                if tell.send(line).is_err() {
-                    return;
-                }
-            }
+            hear(&mut BufReader::new(output), &tell, &heard);
+            heard.end();
         });
-        let mut session =
-            Session { input: Some(input), lines, launched: Some(launched), silent_for };
+        let mut session = Session { login, lines, launched: Some(launched), silent_for };
         match session.greeted() {
             Ok(()) => Ok(session),
             Err(why) => Err(session.explain(host, &why)),
@@ -264,7 +283,7 @@ impl Session {
     fn greeted(&mut self) -> Result<(), String> {
         for _ in 0..NOISE_LINES_MAX {
             match self.lines.recv_timeout(GREETS_WITHIN) {
-                Ok(line) if line.trim_ascii_end() == MARK.as_bytes() => match self.said()? {
+                Ok(line) if is_mark(&line) => match self.said()? {
                     Response::Greeting { program } if program == PROGRAM => return Ok(()),
                     other => return Err(format!("this is {PROGRAM}, and there is {other:?}")),
                 },
@@ -277,8 +296,7 @@ impl Session {
     }
 
     pub fn ask(&mut self, asked: &Asked) -> Result<Response, String> {
-        let input = self.input.as_mut().ok_or(ENDED)?;
-        say(input, asked).map_err(|why: io::Error| why.to_string())?;
+        self.login.say(serde_json::to_vec(asked).map_err(|why| why.to_string())?);
         self.said()
     }
 
@@ -319,11 +337,37 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // The far side ends with its input.
-        self.input = None;
+        self.login.end();
         if let Some(launched) = self.launched.take() {
             launched.end(ENDS_WITHIN);
         }
     }
+}
+
+/// Passes on what comes over a login until that ends, or nobody takes it.
+fn hear(output: &mut dyn BufRead, tell: &SyncSender<Vec<u8>>, login: &Near) {
+    let mut has_begun = false;
+    loop {
+        // Before the mark a login's start-up files may print anything.
+        let next = match has_begun {
+            true => Piece::read(output),
+            false => line(output).map(|line| line.map(Piece::Line)),
+        };
+        match next {
+            Ok(Some(Piece::Line(line))) => {
+                has_begun = has_begun || is_mark(&line);
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+            Ok(Some(piece)) => login.take(piece),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn is_mark(line: &[u8]) -> bool {
+    line.trim_ascii_end() == MARK.as_bytes()
 }
 
 fn understood(line: &[u8]) -> Result<Response, String> {

@@ -134,8 +134,9 @@ pub struct SpreadOrder {
     pub command: Vec<String>,
 }
 
-/// Makes the job folder, and takes the destination. With what is to be told of far hosts.
-pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
+/// Makes the job folder, and takes the destination, which is told with what is to be said of far
+/// hosts.
+pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Destination, Vec<News>), Fault> {
     let mut source = Source::new(order.far_source.as_ref(), "", order.ssh.as_deref());
     let sources = source.find(&order.sources)?;
     let mut place = DestinationFolder {
@@ -183,7 +184,8 @@ pub fn begin(order: &SpreadOrder) -> Result<(JobFolder, Vec<News>), Fault> {
         began_unix_s: clock::unix().as_secs(),
     };
     let folder = JobFolder::create(&job, &manifest, &mut at)?;
-    Ok((folder, [at.hosts(), source.hosts()].into_iter().flatten().flat_map(Hosts::news).collect()))
+    let news = [at.hosts(), source.hosts()].into_iter().flatten().flat_map(Hosts::news).collect();
+    Ok((folder, at, news))
 }
 
 /// How ssh logs in is in no file of a job: others may read those.
@@ -219,9 +221,11 @@ fn free_name() -> Result<PathBuf, Fault> {
     free.next().ok_or_else(|| Fault::usage("name a new folder for the job with --job"))
 }
 
-/// How a job of so many workers is cut.
-pub fn cutting(workers: usize, split_above: u64) -> Cutting {
-    Cutting { range_above: Some(split_above), ..Cutting::new(Cost::UNKNOWN, workers) }
+/// How a job of so many workers is cut, with both ends here or one on far hosts.
+pub fn cutting(workers: usize, split_above: u64, far: Option<&FarHosts>) -> Cutting {
+    let cutting = Cutting::new(Cost::UNKNOWN, workers);
+    let cutting = if far.is_some() { cutting.far() } else { cutting };
+    Cutting { range_above: Some(split_above), ..cutting }
 }
 
 /// The values of `--on`, as the user reads them.

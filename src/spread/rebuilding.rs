@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use super::coordinator::{Earlier, RunOrder};
 use super::cutting;
@@ -61,9 +62,13 @@ pub fn resumed(
     if !is_planned {
         folder.set_plan(&PlanState { planned: None, ..plan })?;
     }
-    let cutting = cutting(folder.manifest.workers, folder.manifest.split_above)
-        .limited(folder.manifest.copying.bytes_per_second);
-    Ok((RunOrder { program, cutting, earlier, is_planned, ssh, leaves: || false }, repaired))
+    let manifest = &folder.manifest;
+    let far = manifest.far.as_ref().or(manifest.far_source.as_ref());
+    let cutting = cutting(manifest.workers, manifest.split_above, far)
+        .limited(manifest.copying.bytes_per_second);
+    let (destination, leaves) = (Mutex::default(), || false);
+    let order = RunOrder { program, cutting, earlier, is_planned, ssh, destination, leaves };
+    Ok((order, repaired))
 }
 
 fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {

@@ -514,7 +514,7 @@ fn a_dry_run_shows_the_plan() {
     let ran = scene.succeed("spread -n @/big/ @/dst --on local:2 --rate 1MB");
     assert!(ran.stdout_text().contains("in 11 shards\n"), "ten ranges of 2 MiB\n{ran}");
     let ran = scene.succeed("spread -n @/src/ @/dst --on local:4 --rate 1kB");
-    let limited = "1: 21.50 s, 2: 21.50 s, 4: 21.50 s, 8: 21.50 s\n  most of it: the limit of the";
+    let limited = "1: 20.50 s, 2: 20.50 s, 4: 20.50 s, 8: 20.50 s\n  most of it: the limit of the";
     assert!(ran.stdout_text().contains(limited), "20 kB at 1 kB/s\n{ran}");
     assert!(!scene.path("dst").exists() && !Path::new("spread-1").exists());
     fs::create_dir_all(scene.path("there/src")).unwrap();

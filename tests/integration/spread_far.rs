@@ -57,6 +57,35 @@ fn three_workers_to_two_far_hosts() {
     assert!(again.code == 0 && again.stdout_text().contains("303 kept"), "{again}");
 }
 
+/// The coordinator and each worker log in once, whatever there is to copy and to ask. This command
+/// is not named ssh, so that no data port is known, and the same login carries the data.
+#[test]
+fn each_worker_logs_in_once() {
+    let scene = Scene::new();
+    for number in 0..4500 {
+        let folder = scene.path(format!("src/f{}", number % 7));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(number.to_string()), number.to_string()).unwrap();
+    }
+    let (script, logins) = (scene.path("counted"), scene.path("logins"));
+    let ssh = far::ssh_command_to_hosts(&scene.path(""));
+    let lines = format!("echo login >> {}\nexec {ssh} \"$@\"\n", logins.display());
+    fs::write(&script, lines).unwrap();
+    let line = "spread @/src/ far:@/dst --on local:2 --job @/job --remote-datapump";
+    let mut words = scene.words(line);
+    words.extend([scene.far_program().into(), "--ssh".into()]);
+    words.push(format!("/bin/sh {}", script.display()).into());
+    let ended = run::to_end(scene.command(&words), b"");
+    assert_eq!(ended.code, 0, "{ended}");
+    check_copied(&scene, 4500);
+    let shards = fs::read_dir(scene.path("job/done")).unwrap().count();
+    let logins = fs::read_to_string(logins).unwrap().lines().count();
+    assert!(shards == 3 && logins == 3, "{shards} shards by {logins} logins");
+    // Nothing is known of the path here but that all workers share it.
+    assert!(ended.stderr.contains("  use copy: it takes "), "{ended}");
+    assert!(ended.stderr.contains("no copy to or from the far host is recorded"), "{ended}");
+}
+
 /// A worker is killed while it holds a shard: another takes it over, and the folders of what it had
 /// are gone in the end.
 #[test]
@@ -193,11 +222,11 @@ fn a_job_that_is_stopped_before_it_begins_is_told_of() {
                 exec SSH \"$@\"";
     let held = held.replace("AT", &scene.path("").display().to_string());
     let held = held.replace("SSH", &far::ssh_command_to_hosts(&scene.path("")));
-    let mut words = scene.words("spread @/src/ far:@/dst --on local:2 --job @/job --json");
+    let mut words = scene.words("spread @/src/ far,far2:@/dst --on local:2 --job @/job --json");
     words.extend(["--remote-datapump".into(), scene.far_program().into()]);
     words.extend(["--ssh".into(), scene.script("held-ssh", &held).into()]);
     let mut running = run::start(scene.command(&words));
-    until("the far host is asked again", || scene.path("held").exists());
+    until("the second far host is asked", || scene.path("held").exists());
     processes::send(running.pid(), Signal::INT);
     running.wait_for("warning");
     fs::write(scene.path("go"), "").unwrap();

@@ -103,15 +103,16 @@ fn a_far_source_that_lies_touches_nothing_outside() {
     scene.far_script(&format!(
         r#"[ "$1" = spread-far ] || exec "$PROGRAM" "$@"
 printf '\ndatapump-spread\n{{"greeting":{{"program":"{program}"}}}}\n'
-while read -r asked; do
-    case $asked in
-    *find*) echo '{{"source":{{"roots":[{{"folder":"{src}","prefix":"","only":null}}]}}}}';;
-    *walk*) echo '{{"source":"walks"}}'
-        echo '{{"source":{{"seen":{{"entries":[{all},{own}]}}}}}}'
-        echo '{{"source":"walked"}}';;
-    *) echo '{{"source":{{"found":[null]}}}}';;
-    esac
-done"#
+read -r asked
+case $asked in
+*walk*) echo '{{"source":"walks"}}'
+    echo '{{"source":{{"seen":{{"entries":[{all},{own}]}}}}}}'
+    echo '{{"source":"walked"}}'
+    exec cat >/dev/null;;
+esac
+echo '{{"source":{{"roots":[{{"folder":"{src}","prefix":"","only":null}}]}}}}'
+# What else is asked, and a copy over this login, is the program's, but for its greeting.
+"$PROGRAM" spread-far | {{ read -r empty; read -r mark; read -r greeting; exec cat; }}"#
     ));
     let before = look(&outside);
     let ended = ran(&scene, "spread far:@/src/ @/dst --on local:1 --job @/job");

@@ -1,11 +1,13 @@
 //! A job over many nodes, for people: its plan, a line of progress, and how it stands.
 
+use std::collections::BTreeSet;
+
 use super::escape;
 use super::live::{clock, count};
 use crate::shards::history::{JobHistory, Loss, attempts, losses};
 use crate::shards::overview::{HeldBackBy, JobState, Overview, WorkerView};
 use crate::shards::plan::{Cost, time_on};
-use crate::shards::start::Start;
+use crate::shards::start::{Route, Start};
 use base::units::{Bytes, Nanos, Rate};
 
 /// A plan, before and while it is carried out.
@@ -24,11 +26,36 @@ pub struct PlanFigures {
     pub start: Start,
     /// What all workers together may move in a second.
     pub limit_bytes_per_s: Option<f64>,
+    /// To a far host, or from one.
+    pub route: Option<Route>,
+}
+
+impl PlanFigures {
+    /// How many hosts the workers are on: workers on one share its way to a far host.
+    fn nodes(&self) -> u64 {
+        let is_shared = self.route.is_some() && self.start == Start::Here;
+        if is_shared { 1 } else { self.workers.max(1) as u64 }
+    }
+
+    /// Of everything on one node.
+    fn copying(&self) -> Nanos {
+        self.route.map_or(self.total, |route| route.copying(self.total))
+    }
+
+    fn longest(&self) -> Nanos {
+        self.route.map_or(self.longest, |route| route.copying(self.longest))
+    }
+
+    /// What it takes besides, on so many nodes.
+    fn besides(&self, nodes: u64) -> Nanos {
+        let added = self.route.map_or(Nanos(0), |route| route.added(self.shards.into(), nodes));
+        self.start.time() + added
+    }
 }
 
 /// What is planned, and what it is predicted to take on so many nodes.
 pub fn plan(of: &PlanFigures) -> String {
-    let PlanFigures { files, bytes, folders, shards, workers, cost, total, longest, .. } = *of;
+    let PlanFigures { files, bytes, folders, shards, cost, .. } = *of;
     let mut text = format!(
         "plan: {}, {}, {} in {}\n",
         count(files, "file"),
@@ -36,30 +63,51 @@ pub fn plan(of: &PlanFigures) -> String {
         count(folders, "folder"),
         count(shards.into(), "shard")
     );
+    let asked = of.nodes();
+    let counts: BTreeSet<u64> = [1, 2, 4, 8, asked].into();
     let nodes: Vec<String> =
-        [1, 2, 4, 8].into_iter().map(|nodes| format!("{nodes}: {}", time(of, nodes))).collect();
+        counts.into_iter().map(|nodes| format!("{nodes}: {}", time(of, nodes))).collect();
     text.push_str(&format!("  predicted time by nodes: {}\n", nodes.join(", ")));
-    let copying = time_on(workers as u64, total, longest);
-    let (limited, last) = (limited(of), last_limited(of, workers as u64));
-    let is_last = last > limited && last > copying && last > of.start.time();
-    let binding = match (is_last || longest.0 > total.0 / workers.max(1) as u64, files) {
+    let (total, longest) = (of.copying(), of.longest());
+    let (copying, besides) = (time_on(asked, total, longest), of.besides(asked));
+    let (limited, last) = (limited(of), last_limited(of, of.workers as u64));
+    let is_last = last > limited && last > copying && last > besides;
+    let binding = match (is_last || longest.0 > total.0 / asked, files) {
         (_, 0) => "nothing to copy",
-        _ if !is_last && limited > copying && limited > of.start.time() => HeldBackBy::Limit.name(),
-        _ if of.start.time() > copying => "the start of the workers",
+        _ if !is_last && limited > copying && limited > besides => HeldBackBy::Limit.name(),
+        _ if besides > copying && of.route.is_some() => "logins, and the start of the workers",
+        _ if besides > copying => "the start of the workers",
         (true, _) => {
             "the longest shard: more nodes do not help it (--split-above cuts large files)"
         }
         (false, _) if cost.is_bound_by_files(files, bytes) => "per-file work",
         (false, _) => "reading and writing bytes",
     };
-    text.push_str(&format!("  most of it: {binding}\n  {}\n", of.start.told()));
+    text.push_str(&format!("  most of it: {binding}\n  {}\n", of.start.told(besides)));
+    text.push_str(&of.route.map_or(String::new(), |route| beside_a_copy(of, route)));
     text
+}
+
+/// What a copy by one command would take, over the same route.
+fn beside_a_copy(of: &PlanFigures, route: Route) -> String {
+    let copy = route.copy(of.total).max(limited(of));
+    let known = match route.copies {
+        0 => "no copy to or from the far host is recorded".to_string(),
+        1 => "as the last copy to or from the far host".to_string(),
+        copies => format!("as the last {copies} copies to or from the far host"),
+    };
+    // What is assumed of a path says nothing of several.
+    let is_known = route.copies > 0 || of.nodes() == 1;
+    match is_known && copy < time(of, of.nodes()) && of.files > 0 {
+        true => format!("  use copy: it takes {copy} ({known})\n"),
+        false => format!("  copy alone takes {copy} ({known})\n"),
+    }
 }
 
 /// The start of workers, and the copying: as fast as nodes are, and no faster than the limit.
 fn time(of: &PlanFigures, nodes: u64) -> Nanos {
-    let copying = time_on(nodes, of.total, of.longest);
-    of.start.time() + copying.max(limited(of)).max(last_limited(of, nodes))
+    let copying = time_on(nodes, of.copying(), of.longest());
+    of.besides(nodes) + copying.max(limited(of)).max(last_limited(of, nodes))
 }
 
 /// The largest shard, by one of so many nodes, each of which has its share of the limit.
@@ -275,3 +323,47 @@ pub fn lost(of: &JobHistory) -> Vec<String> {
 const LOSSES_SHOWN: usize = 10;
 /// Files that were not copied and are named on the screen.
 const FAILURES_SHOWN: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Workers on one host share its way: a copy is sooner. Three hosts with ways of their own are
+    /// sooner than a copy once there is enough to copy.
+    #[test]
+    fn a_plan_says_where_a_copy_is_sooner() {
+        let told_of = |start, workers, route| {
+            plan(&PlanFigures {
+                files: 4915,
+                bytes: 98_800_000,
+                folders: 427,
+                shards: 3,
+                workers,
+                cost: Cost::UNKNOWN,
+                total: Cost::UNKNOWN.of(4915, 98_800_000),
+                longest: Cost::UNKNOWN.of(1667, 33_000_000),
+                longest_bytes: 33_000_000,
+                start,
+                limit_bytes_per_s: None,
+                route: Some(route),
+            })
+        };
+        let told = |start, workers, factor| told_of(start, workers, Route::of(vec![(0.5, factor)]));
+        for (start, workers, factor, is_copy) in [
+            (Start::Here, 3, 1.6, true),
+            (Start::BySsh, 1, 1.6, true),
+            (Start::BySsh, 3, 0.2, true),
+            (Start::BySsh, 3, 1.6, false),
+        ] {
+            let text = told(start, workers, factor);
+            assert_eq!(text.contains("  use copy: it takes "), is_copy, "{text}");
+            assert!(text.contains("(as the last copy to or from the far host)"), "{text}");
+        }
+        assert!(told(Start::BySsh, 3, 1.6).contains(", 3: "), "the number that was asked for");
+        let unknown = told_of(Start::BySsh, 3, Route::of(Vec::new()));
+        assert!(
+            unknown.contains("  copy alone takes ") && unknown.contains("no copy"),
+            "{unknown}"
+        );
+    }
+}

@@ -49,6 +49,11 @@ impl Waits {
             (self.destination_s, HeldBackBy::Destination),
         ];
         let most = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        // Requests that waited for less than half of the time leave the rest to something else.
+        let waited_s: f64 = parts.iter().map(|(time_s, _)| time_s).sum();
+        if waited_s > 0.0 && waited_s < self.copying_s / 2.0 {
+            return HeldBackBy::Starts;
+        }
         most.filter(|(time_s, _)| *time_s > 0.0).map_or(HeldBackBy::Nothing, |(_, part)| part)
     }
 }
@@ -61,6 +66,8 @@ pub enum HeldBackBy {
     Source,
     Cpu,
     Destination,
+    /// No request was under way.
+    Starts,
     Commits,
     NoShard,
     /// `--rate`.
@@ -74,7 +81,8 @@ impl HeldBackBy {
             HeldBackBy::Source => "reading the source",
             HeldBackBy::Cpu => "CPU (digests)",
             HeldBackBy::Destination => "writing the destination",
-            HeldBackBy::Commits => "claims and commits in the job folder",
+            HeldBackBy::Starts => "the start and the end of copies, and their round trips",
+            HeldBackBy::Commits => "claims and commits",
             HeldBackBy::NoShard => "no shard was free",
             HeldBackBy::Limit => "the limit of the rate",
         }
@@ -267,7 +275,9 @@ mod tests {
             (Waits { idle_s: 1.0, ..Waits::default() }, HeldBackBy::NoShard),
             (Waits { source_s: 30.0, cpu_s: 2.0, ..usual }, HeldBackBy::Source),
             (Waits { source_s: 3.0, cpu_s: 20.0, idle_s: 9.0, ..usual }, HeldBackBy::Cpu),
-            (Waits { destination_s: 3.0, ..usual }, HeldBackBy::Destination),
+            (Waits { destination_s: 5.0, ..usual }, HeldBackBy::Destination),
+            // The review's job: 16 s of copies, one after the other, and hardly a request.
+            (Waits { source_s: 0.4, ..usual }, HeldBackBy::Starts),
             (Waits { committing_s: 6.0, claiming_s: 6.0, ..usual }, HeldBackBy::Commits),
             // No copy has ended yet.
             (usual, HeldBackBy::Nothing),

@@ -65,6 +65,13 @@ impl Cutting {
         }
     }
 
+    /// The same where an end is on a far host: each shard costs a dozen round trips, and one worker
+    /// shares with nobody.
+    pub fn far(self) -> Cutting {
+        let least = if self.workers == 1 { self.longest } else { SHORTEST_FAR };
+        Cutting { shortest: self.shortest.max(least), ..self }
+    }
+
     /// The same where a node may move so many bytes a second and no more.
     pub fn limited(self, bytes_per_s: Option<f64>) -> Cutting {
         Cutting { cost: self.cost.limited(bytes_per_s), ..self }
@@ -168,6 +175,7 @@ pub fn time_on(nodes: u64, total: Nanos, longest_shard: Nanos) -> Nanos {
 const SPLIT_ABOVE_MIN: u64 = 4 << 20;
 const SPLIT_ABOVE_MAX: u64 = 1 << 30;
 const FILES_MAX: u64 = 20_000;
+const SHORTEST_FAR: Nanos = Nanos::from_millis(1000);
 /// By all workers together.
 const CLAIMS_A_SECOND_MAX: u64 = 2000;
 const CHUNK_BYTES: u64 = 1024;
@@ -220,6 +228,19 @@ mod tests {
         let cases = [(0, 50), (1, 50), (100, 50), (1000, 500), (1_000_000, 5000)];
         for (workers, expect) in cases {
             assert_eq!(shortest(workers), Nanos::from_millis(expect), "{workers}");
+        }
+    }
+
+    /// A dozen round trips of 20 ms are a quarter of a second.
+    #[test]
+    fn far_shards_are_long_beside_their_round_trips() {
+        let cutting = Cutting::new(Cost::UNKNOWN, 3).far();
+        let mut cutter = Cutter::new(cutting);
+        let batches: Vec<_> = (0..5000).filter_map(|n| cutter.add(n, 20_000)).collect();
+        assert!(batches.len() < 4 && batches[0].files > 1500, "{}", batches.len());
+        for workers in [1, 1 << 30] {
+            let cutting = Cutting::new(Cost::UNKNOWN, workers).far();
+            assert_eq!(cutting.shortest, Nanos::from_millis(5_000), "{workers}");
         }
     }
 

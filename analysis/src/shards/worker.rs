@@ -114,6 +114,8 @@ pub struct Worker {
     renewed: Tick,
     trouble: Option<(Tick, Class)>,
     retry_at: Tick,
+    /// How often it has found nothing open since it had a shard.
+    idles: u32,
     stop: bool,
 }
 
@@ -147,6 +149,7 @@ impl Worker {
             renewed: now,
             trouble: None,
             retry_at: now,
+            idles: 0,
             stop: false,
         }
     }
@@ -529,7 +532,7 @@ impl Worker {
         self.choice.won(claim.shard);
         self.staged.clear();
         self.intended.clear();
-        (self.ended, self.gives_up) = (None, None);
+        (self.ended, self.gives_up, self.idles) = (None, None, 0);
         (self.turn, self.gave, self.share) = (0, Turns::default(), None);
         if self.shows_idle { State::ShowBusy } else { State::Ledger }
     }
@@ -545,8 +548,11 @@ impl Worker {
         Some(Call::Claim { shard, attempts })
     }
 
-    fn idle(&self, now: Tick) -> State {
-        State::Idle(now.after(Nanos(self.times.beat_ns / 4)))
+    /// What comes soon, or ends soon, is seen soon; later four times in a beat.
+    fn idle(&mut self, now: Tick) -> State {
+        let wait = (IDLE_FIRST.0 << self.idles).min(self.times.beat_ns / 4);
+        self.idles = (self.idles + 1).min(IDLES_MAX);
+        State::Idle(now.after(Nanos(wait)))
     }
 }
 
@@ -555,5 +561,8 @@ const BATCH_MAX: usize = 512;
 const RETRY_AFTER: Nanos = Nanos::from_millis(500);
 /// Until a worker that was not the first to claim a shard looks again.
 const CONTENDED: Nanos = Nanos::from_millis(20);
+/// Until a worker looks again that finds nothing open, for the first time; each time twice as long.
+const IDLE_FIRST: Nanos = Nanos::from_millis(50);
+const IDLES_MAX: u32 = 10;
 /// Reading so many beats is little, for each who waits.
 const WATCHED_MIN: usize = 8;

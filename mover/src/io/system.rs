@@ -49,7 +49,7 @@ const CAREFUL_UMASK: u32 = 0o077;
 
 /// Makes the process of a command end when the thread that starts it ends, and ignore the interrupt
 /// that a terminal sends to all its processes.
-pub(crate) fn end_with_parent(command: &mut Command) {
+pub fn end_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let work = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;

@@ -2,8 +2,10 @@
 //! address that the far side names counts only if it is one of them, or is allowed by
 //! `--addresses`: a far side that lies cannot choose where this host connects.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use super::launch::Launch;
 use base::addresses::AddressList;
@@ -146,11 +148,24 @@ fn resolve(name: &str) -> Vec<SocketAddr> {
     (name, 0).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
 }
 
-/// The host name that ssh resolves the typed host to, where the program is ssh: `-G` prints its
-/// configuration and connects to nothing.
+/// The host name that ssh resolves the typed host to, where the program is ssh. A process that
+/// copies often asks for each host once.
 fn hostname_of(host: &str, ssh: Option<&[String]>) -> Option<String> {
+    static KNOWN: Mutex<BTreeMap<Vec<String>, String>> = Mutex::new(BTreeMap::new());
     let plain = ["ssh".to_string()];
     let words = ssh.unwrap_or(&plain);
+    let asked = [words, &[host.to_string()]].concat();
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(name) = known().get(&asked) {
+        return Some(name.clone());
+    }
+    let found = looked_up(host, words)?;
+    known().insert(asked, found.clone());
+    Some(found)
+}
+
+/// `-G` prints the configuration of ssh and connects to nothing.
+fn looked_up(host: &str, words: &[String]) -> Option<String> {
     // Another command may come before it, such as `sudo`.
     words.iter().find(|word| word.rsplit('/').next() == Some("ssh"))?;
     let (program, arguments) = words.split_first()?;

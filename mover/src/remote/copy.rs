@@ -13,6 +13,7 @@ use self::open::Opened;
 use self::resolve::{Resolved, near_sources, resolve, with_requests_for, with_streams_for};
 use super::control::{Carrier as CarrierSlot, ControlLine, Noise, start_reader};
 use super::launch::{LEAVES_WITHIN, Launch, Login};
+use super::tunnel::Tunnel;
 use crate::io::clock;
 use crate::io::reach::Reach;
 use crate::pump::run::{self, start_walk};
@@ -78,7 +79,20 @@ pub fn run_in(job: &Job, reach: &Reach, watch: &Arc<Watch>) -> Result<Outcome, F
         }
     };
     let launch = Launch::Ssh { host, remote: job.remote.clone() };
-    run_far(job, &launch, (reach, watch), started)
+    run_far(job, (&launch, None), (reach, watch), started)
+}
+
+/// Copies to or from a host, over a login to it that is there already.
+pub fn run_over(
+    job: &Job,
+    host: &str,
+    tunnel: &dyn Tunnel,
+    watch: &Arc<Watch>,
+) -> Result<Outcome, Fault> {
+    let started = clock::now();
+    let job = &with_requests_for(job);
+    let launch = Launch::Ssh { host: host.to_string(), remote: job.remote.clone() };
+    run_far(job, (&launch, Some(tunnel)), (&Reach::Host, watch), started)
 }
 
 /// Copies with a far side that is started in the given way; again where its connection is lost and
@@ -89,12 +103,12 @@ pub fn run_with(
     watch: &Arc<Watch>,
     started: Tick,
 ) -> Result<Outcome, Fault> {
-    run_far(job, launch, (&Reach::Host, watch), started)
+    run_far(job, (launch, None), (&Reach::Host, watch), started)
 }
 
 fn run_far(
     job: &Job,
-    launch: &Launch,
+    (launch, tunnel): (&Launch, Option<&dyn Tunnel>),
     (reach, watch): (&Reach, &Arc<Watch>),
     started: Tick,
 ) -> Result<Outcome, Fault> {
@@ -103,7 +117,7 @@ fn run_far(
     loop {
         let login = if tries.lost_at.is_some() { Login::Again } else { Login::First };
         let opened = &Cell::new(None);
-        let attempt = Attempt { resolved, launch, watch, started, login, opened };
+        let attempt = Attempt { resolved, launch, tunnel, watch, started, login, opened };
         let fault = match attempt.run() {
             Ok(outcome) => return Ok(tries.add_to(outcome)),
             Err(fault) => fault,
@@ -141,6 +155,8 @@ fn carry_out(opened: Opened, watch: &Watch, started: Tick) -> Result<Outcome, Fa
 struct Attempt<'a> {
     resolved: &'a Resolved,
     launch: &'a Launch,
+    /// The login, if it is there already.
+    tunnel: Option<&'a dyn Tunnel>,
     watch: &'a Arc<Watch>,
     started: Tick,
     login: Login,
@@ -162,8 +178,10 @@ impl Attempt<'_> {
         let source = sources
             .map(|sources| (sources.origin, start_walk(sources, &job.settings, events_in.clone())));
         let tell = self.watch.clone();
-        let (mut launched, stdin, stdout) =
-            self.launch.start(self.login, move |line| tell.warn(line))?;
+        let (mut launched, stdin, stdout) = match self.tunnel {
+            Some(tunnel) => self.launch.start_over(tunnel)?,
+            None => self.launch.start(self.login, move |line| tell.warn(line))?,
+        };
         let carrier = CarrierSlot::default();
         let line = ControlLine::new(stdin, carrier.clone());
         start_reader(stdout, Noise::UntilMark, events_in.clone(), carrier.clone(), || {});

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::install::{self, FarOutput, Installing, Part, Progress};
 use super::peer::tag;
+use super::tunnel::{Started, Tunnel};
 use crate::io::system;
 use base::cpus::Cpus;
 use base::escape;
@@ -86,12 +87,40 @@ const PLAIN: [&str; 17] = [
 /// A far side that has been started.
 #[derive(Debug)]
 pub struct Launched {
-    child: Child,
+    child: Far,
     what: String,
     host: Option<String>,
     program: String,
     relay: Option<Relay>,
     progress: Arc<Progress>,
+}
+
+/// What shows that a far side has ended.
+#[derive(Debug)]
+enum Far {
+    /// The command that has logged in for it.
+    Process(Child),
+    /// Its exit code, which comes over a login that stays.
+    Tunnelled { code: Receiver<u8>, ended: Option<ExitStatus> },
+}
+
+impl Far {
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self {
+            Far::Process(child) => child.try_wait(),
+            Far::Tunnelled { code, ended } => {
+                let said = match code.try_recv() {
+                    Ok(code) => Some(i32::from(code)),
+                    // As ssh says it.
+                    Err(TryRecvError::Disconnected) => Some(SSH_FAILED),
+                    Err(TryRecvError::Empty) => None,
+                };
+                let now = said.map(|code| ExitStatus::from_raw(code << 8));
+                *ended = ended.or(now);
+                Ok(*ended)
+            }
+        }
+    }
 }
 
 /// What the end of a far side means.
@@ -160,6 +189,23 @@ impl Launch {
         self.spawn(&words, login, tell.clone(), Some(tell))
     }
 
+    /// Starts the far side of a copy over a login that is there already.
+    pub(super) fn start_over(
+        &self,
+        tunnel: &dyn Tunnel,
+    ) -> Result<(Launched, ChildStdin, FarOutput), Fault> {
+        let Started { input, output, code } = tunnel.start()?;
+        let launched = Launched {
+            child: Far::Tunnelled { code, ended: None },
+            what: self.what(),
+            host: self.host().map(str::to_string),
+            program: "datapump".to_string(),
+            relay: None,
+            progress: Arc::default(),
+        };
+        Ok((launched, ChildStdin::from(input), FarOutput::plain(ChildStdout::from(output))))
+    }
+
     /// Starts this program there with these words, which need no quoting in a shell. What it prints
     /// on its standard error is on this one's, safe for a terminal.
     pub fn start_as(
@@ -198,7 +244,7 @@ impl Launch {
         };
         let host = self.host().map(str::to_string);
         let relay = child.stderr.take().map(|from| Relay::start(from, what.clone(), said));
-        let program = launched_as;
+        let (program, child) = (launched_as, Far::Process(child));
         Ok((Launched { child, what, host, program, relay, progress }, stdin, stdout))
     }
 
@@ -388,11 +434,15 @@ impl Launched {
 
     /// Ends the command that connects to the far side: asks it first, and kills it in the end.
     pub fn cut(mut self) {
+        // Over a login that stays it ends with its input.
+        let Far::Process(child) = &self.child else { return };
         // At a prompt ssh has a terminal to restore.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        if self.wait(Duration::from_millis(300)).is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        if self.wait(Duration::from_millis(300)).is_none()
+            && let Far::Process(child) = &mut self.child
+        {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 

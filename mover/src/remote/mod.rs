@@ -13,5 +13,6 @@ pub mod launch;
 pub mod peer;
 pub mod restriction;
 pub mod streams;
+pub mod tunnel;
 pub mod version;
 mod write_queue;

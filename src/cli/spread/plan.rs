@@ -3,6 +3,7 @@
 use std::sync::{Arc, mpsc};
 
 use super::super::console::Console;
+use super::super::prediction::earlier;
 use super::super::{Conclusion, signals};
 use super::{SpreadArgs, concluded, program, tell_news};
 use crate::spread::cutting;
@@ -10,11 +11,12 @@ use crate::spread::far::Hosts;
 use crate::spread::launcher::WorkerCommand;
 use crate::spread::launcher::slurm::Slurm;
 use crate::spread::planning::{Counted, PlanOrder, Planned, walk};
-use crate::spread::records::bytes_of;
+use crate::spread::records::{FarHosts, bytes_of};
 use crate::spread::source::Source;
+use analysis::record::sample::Record;
 use analysis::report::spread as page;
 use analysis::shards::plan::{Cost, Cutting};
-use analysis::shards::start::Start;
+use analysis::shards::start::{Route, Start};
 use base::fault::{Class, Fault};
 use mover::pump::watch::Watch;
 
@@ -34,7 +36,8 @@ impl SpreadArgs {
 
     pub(super) fn cutting(&self, workers: usize) -> Cutting {
         let share = self.share(workers);
-        cutting(workers, self.split_above(share)).limited(share)
+        let far = self.far.as_ref().or(self.far_source.as_ref());
+        cutting(workers, self.split_above(share), far).limited(share)
     }
 }
 
@@ -68,7 +71,8 @@ pub(super) fn dry_run(args: &SpreadArgs, console: &Console) -> Result<Conclusion
     let destination = args.far.is_none().then(|| (args.target.clone(), prefixes));
     let mut counted = Counted { destination, existing: 0 };
     let planned = walk(&order, &mut source, &mut counted, &watch, &mut |_| {})?;
-    let how = (workers, args.on.on.start(), args.rate_bytes_per_second);
+    let route = route(args.far.as_ref(), args.far_source.as_ref());
+    let how = (workers, args.on.on.start(), args.rate_bytes_per_second, route);
     let mut summary = page::plan(&figures(&planned, how));
     summary.push_str(&existing(counted.existing, args.copying.skip_unchanged));
     for failed in &planned.unplanned {
@@ -95,9 +99,34 @@ fn existing(count: u64, skips_unchanged: bool) -> String {
     format!("  names that exist at the destination: {count}; {fate}\n")
 }
 
-/// `how`: so many workers, how they are started, and what all of them may move in a second.
-pub(super) fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> page::PlanFigures {
-    let (workers, start, limit_bytes_per_s) = how;
+/// The way to the far hosts of a job, as the newest copies have shown it that are recorded here.
+pub(super) fn route(far: Option<&FarHosts>, far_source: Option<&FarHosts>) -> Option<Route> {
+    let hosts = &far.or(far_source)?.hosts;
+    let is_such = |record: &&Record| {
+        let host = record.remote.as_ref().filter(|remote| remote.is_push == far.is_some());
+        record.void_reason.is_none() && host.is_some_and(|remote| hosts.contains(&remote.host))
+    };
+    let shown = |record: &Record| {
+        let predicted = Cost::UNKNOWN.of(record.moved.files, record.moved.bytes).seconds();
+        let login_s = record.remote.as_ref().map_or(0.0, |remote| remote.login_s);
+        let factor = record.moved.elapsed_s / predicted;
+        (predicted > COPY_MIN_S && factor.is_finite()).then_some((login_s, factor))
+    };
+    let copies = earlier(None);
+    Some(Route::of(copies.iter().filter(is_such).filter_map(shown).take(COPIES).collect()))
+}
+
+/// Shorter copies show little of a path.
+const COPY_MIN_S: f64 = 0.1;
+const COPIES: usize = 5;
+
+/// `how`: so many workers, how they are started, what all of them may move in a second, and the way
+/// to a far host.
+pub(super) fn figures(
+    planned: &Planned,
+    how: (usize, Start, Option<f64>, Option<Route>),
+) -> page::PlanFigures {
+    let (workers, start, limit_bytes_per_s, route) = how;
     page::PlanFigures {
         files: planned.files,
         bytes: planned.bytes,
@@ -110,5 +139,6 @@ pub(super) fn figures(planned: &Planned, how: (usize, Start, Option<f64>)) -> pa
         longest_bytes: planned.longest_bytes,
         start,
         limit_bytes_per_s,
+        route,
     }
 }

@@ -1,18 +1,24 @@
 //! The far end of a job: it carries out what is asked over a login, one line of JSON each, and
 //! answers each with one, a walk of a source with as many as it takes, until its input ends.
+//! Meanwhile it starts the far sides of copies, which read and write over the same login.
 
-use std::io::{self, BufRead, Read, Write};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, Scope};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::pieces::{Piece, pass_on};
 use crate::spread::destination::here::Here;
 use crate::spread::destination::{DestinationFolder, Reply, Step};
 use crate::spread::source::{Question, Told, answer};
 use base::fault::{Class, Fault};
+use mover::io::system;
 
 /// What is asked of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,7 +69,7 @@ fn serve(
     say(output, &Response::Greeting { program: PROGRAM.to_string() })?;
     let output = Mutex::new(Output { to: output, is_busy: false });
     thread::scope(|scope| {
-        let (_ended, wait) = mpsc::channel::<()>();
+        let (ended, wait) = mpsc::channel::<()>();
         let output = &output;
         scope.spawn(move || {
             while wait.recv_timeout(tells_every) == Err(RecvTimeoutError::Timeout) {
@@ -74,11 +80,87 @@ fn serve(
                 }
             }
         });
-        answer_all(input, output)
+        let (ask, asked) = mpsc::channel();
+        let answering = scope.spawn(move || {
+            let answered = answer_all(&asked, output);
+            drop(ended);
+            answered
+        });
+        let heard = hear(input, &ask, Peers { scope, output, inputs: BTreeMap::new() });
+        drop(ask);
+        let broken = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        answering.join().map_err(broken)?.and(heard)
     })
 }
 
-/// What is said line by line, and whether an answer is due.
+/// Takes what comes until it ends. A step never holds up what a copy says, nor the reverse.
+fn hear(
+    input: &mut dyn BufRead,
+    ask: &Sender<Vec<u8>>,
+    mut peers: Peers<'_, '_, '_>,
+) -> io::Result<()> {
+    while let Some(piece) = Piece::read(input)? {
+        match piece {
+            Piece::Line(line) => {
+                if ask.send(line).is_err() {
+                    return Ok(());
+                }
+            }
+            Piece::Start(number) => peers.start(number),
+            Piece::Bytes(number, bytes) => peers.give(number, &bytes),
+            Piece::End(number, _) => drop(peers.inputs.remove(&number)),
+        }
+    }
+    Ok(())
+}
+
+/// The far sides of copies that run.
+struct Peers<'scope, 'env, 'a> {
+    scope: &'scope Scope<'scope, 'env>,
+    output: &'scope Mutex<Output<'a>>,
+    inputs: BTreeMap<u32, ChildStdin>,
+}
+
+impl Peers<'_, '_, '_> {
+    fn start(&mut self, number: u32) {
+        let output = self.output;
+        let Ok(mut child) = started() else {
+            // As a shell says that a program cannot be run.
+            let end = Piece::End(number, CANNOT_RUN);
+            return drop(end.write(locked(output).to));
+        };
+        self.inputs.extend(child.stdin.take().map(|input| (number, input)));
+        self.scope.spawn(move || {
+            if let Some(mut from) = child.stdout.take() {
+                pass_on(&mut from, number, &mut |piece| piece.write(locked(output).to).is_ok());
+            }
+            let code = child.wait().ok().and_then(|status| status.code());
+            let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(LOST);
+            let _ = Piece::End(number, code).write(locked(output).to);
+        });
+    }
+
+    fn give(&mut self, number: u32, bytes: &[u8]) {
+        // One that has ended reads nothing any more.
+        if let Some(input) = self.inputs.get_mut(&number)
+            && input.write_all(bytes).is_err()
+        {
+            self.inputs.remove(&number);
+        }
+    }
+}
+
+/// The same program as this one, which ends with it.
+fn started() -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    // Under the name that this one was started by.
+    std::env::args_os().next().map(|name| command.arg0(name));
+    command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped());
+    system::end_with_parent(&mut command);
+    command.spawn()
+}
+
+/// What is said piece by piece, and whether an answer is due.
 struct Output<'a> {
     to: &'a mut (dyn Write + Send),
     is_busy: bool,
@@ -88,10 +170,10 @@ fn locked<'a, 'b>(output: &'a Mutex<Output<'b>>) -> MutexGuard<'a, Output<'b>> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer_all(input: &mut dyn BufRead, output: &Mutex<Output<'_>>) -> io::Result<()> {
+fn answer_all(asked: &Receiver<Vec<u8>>, output: &Mutex<Output<'_>>) -> io::Result<()> {
     // The destination stays open from step to step.
     let mut here: Option<Here> = None;
-    while let Some(line) = line(input)? {
+    while let Ok(line) = asked.recv() {
         locked(output).is_busy = true;
         let done = match serde_json::from_slice::<Asked>(&line) {
             Ok(Asked::Step { place, step }) => {
@@ -123,21 +205,12 @@ fn unheard(why: io::Error) -> Fault {
 
 /// One line that a value makes.
 pub(super) fn say<T: Serialize>(output: &mut dyn Write, value: &T) -> io::Result<()> {
-    let mut text = serde_json::to_vec(value)?;
-    text.push(b'\n');
-    output.write_all(&text)?;
-    output.flush()
+    Piece::Line(serde_json::to_vec(value)?).write(output)
 }
 
-/// The next line without its end; `None` at the end of the input, or where it breaks off.
-pub(super) fn line(input: &mut dyn BufRead) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    input.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
-    Ok((line.pop() == Some(b'\n')).then_some(line))
-}
-
-/// More than a step with its most names, of the greatest length, needs.
-const LINE_BYTES_MAX: u64 = 64 << 20;
+const CANNOT_RUN: u8 = 126;
+/// As ssh says that what it started was killed, or lost.
+const LOST: u8 = 255;
 const TELLS_EVERY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
