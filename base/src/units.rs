@@ -176,7 +176,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a rate: `100Mbit`, `1.5 Gbit/s` and `100Mbps` are decimal bits a second, `100M` and
-/// `12MiB` binary bytes and `80MB` decimal bytes a second. It always has a unit.
+/// `12MiB` binary bytes and `80MB` decimal bytes a second. It always has a unit; `10m` has none, as
+/// it is bits to some programs and bytes to others.
 ///
 /// ```
 /// use base::units::parse_rate;
@@ -200,15 +201,23 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
         Some(prefix) => in_bits(&format!("{prefix}bit")),
         None => in_bits(unit.strip_suffix("/s").unwrap_or(unit)),
     };
-    let bytes = || {
-        let unit = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
-        Some(unit).filter(|unit| !unit.is_empty()).and_then(byte_factor)
-    };
+    let plain = unit.strip_suffix("/s").or(unit.strip_suffix("ps")).unwrap_or(unit);
+    // To iperf3 these are bits, to rsync bytes.
+    let is_unclear = matches!(plain, "k" | "m" | "g" | "t" | "p");
+    let is_bytes = !plain.is_empty() && !is_unclear;
+    let bytes = || Some(plain).filter(|_| is_bytes).and_then(byte_factor);
     let factor = bits.map(|bits| bits / 8.0).or_else(bytes).ok_or_else(|| {
+        // `10m`, `80Mb`: what is meant is one of two.
+        let prefix = plain.strip_suffix(['b', 'B']).unwrap_or(plain).to_ascii_uppercase();
+        let prefix = match &*prefix {
+            "K" => "k",
+            known @ ("G" | "T") => known,
+            _ => "M",
+        };
+        let number = if number < 1.0 && plain.is_empty() { 100.0 } else { number };
         format!(
-            "'{text}' has no unit of a rate: write {number}Mbit (bits) or {number}MB (bytes a \
-             second)",
-            number = if number < 1.0 { 100.0 } else { number }
+            "'{text}' has no unit of a rate: write {number}{prefix}bit (bits) or {number}{prefix}B \
+             (bytes a second)"
         )
     })?;
     let bytes_per_second = number * factor;
@@ -282,7 +291,7 @@ mod tests {
 
     #[test]
     fn rates() {
-        let cases: [(&str, Option<f64>); 16] = [
+        let cases: [(&str, Option<f64>); 21] = [
             ("100Mbit", Some(12.5e6)),
             ("3.31 Gbit/s", Some(413.75e6)),
             ("100Mbps", Some(12.5e6)),
@@ -299,9 +308,26 @@ mod tests {
             ("100mbit", Some(12.5e6)),
             ("fast", None),
             ("1bit", None),
+            ("10m", None),
+            ("10k/s", None),
+            ("1g", None),
+            ("80mb", None),
+            ("80mbps", Some(10e6)),
         ];
         for (text, expect) in cases {
             assert_eq!(parse_rate(text).ok().map(|r| r.bytes_per_second), expect, "{text}");
+        }
+        let cases = [
+            ("10m", "write 10Mbit (bits) or 10MB (bytes a second)"),
+            ("64k", "write 64kbit (bits) or 64kB (bytes a second)"),
+            ("1gb", "write 1Gbit (bits) or 1GB (bytes a second)"),
+            ("0.5g", "write 0.5Gbit (bits) or 0.5GB (bytes a second)"),
+            ("80Mb", "write 80Mbit (bits) or 80MB (bytes a second)"),
+            ("0.5", "write 100Mbit (bits) or 100MB (bytes a second)"),
+        ];
+        for (text, expect) in cases {
+            let why = parse_rate(text).unwrap_err();
+            assert_eq!(why, format!("'{text}' has no unit of a rate: {expect}"));
         }
     }
 

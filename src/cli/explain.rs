@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::console::{self, Console};
 use super::options::recording::RESULTS;
 use super::order::{Form, Show};
+use super::progress::Collected;
 use super::record;
 use super::results::{environments, number};
 use super::typed::Typed;
@@ -16,6 +17,7 @@ use analysis::diagnosis::{Verdict, diagnose, evidence};
 use analysis::record::sample::Record;
 use analysis::report::explain as page;
 use analysis::report::json::{self, Event};
+use analysis::report::live::count;
 use analysis::report::{results, stream_steps};
 use base::fault::{Class, Fault};
 use base::job::Outcome;
@@ -105,6 +107,7 @@ fn of_store(args: &ExplainArgs) -> Result<(Record, Found), Fault> {
     let mut records = store.records(&Filter { ids, newest, ..Filter::default() })?;
     records.sort_by_key(|record| std::cmp::Reverse(record.id));
     let none = records.is_empty();
+    let first = records.first().cloned();
     for record in records {
         let paths = store.paths(record.id)?;
         let record = Record { paths, ..record };
@@ -123,10 +126,7 @@ fn of_store(args: &ExplainArgs) -> Result<(Record, Found), Fault> {
             "there is no run {id} in '{}'; 'datapump results list' shows those that are there",
             path.display()
         ),
-        Some(id) => format!(
-            "run {id} has no samples of data streams: it ran inside one process, or sampling \
-             was off (--path-samples off)"
-        ),
+        Some(_) => untold(&first.unwrap_or_default()),
         None => format!(
             "none of the newest {LOOKED_AT} runs in '{}' has samples of data streams; name one \
              that has: 'datapump results list' shows all",
@@ -135,6 +135,38 @@ fn of_store(args: &ExplainArgs) -> Result<(Record, Found), Fault> {
     };
     Err(Fault::new(Class::Local, text))
 }
+
+/// Why nothing is said of what held a run back.
+fn untold(run: &Record) -> String {
+    let (id, moved) = (run.id, &run.moved);
+    let first = run.more.get(FIRST_FAILURE).and_then(|text| text.as_str());
+    match (moved.bytes, moved.failed) {
+        (0, 1..) => {
+            let first = first.map_or(String::new(), |text| format!(", the first as {text}"));
+            let failed = count(moved.failed, "file");
+            format!("run {id} moved nothing: {failed} not copied{first}")
+        }
+        (0, 0) if moved.kept > 0 => {
+            let first = first.map_or(String::new(), |text| format!("; {text}"));
+            format!("run {id} moved nothing: {} kept{first}", count(moved.kept, "file"))
+        }
+        _ => format!(
+            "run {id} has no samples of data streams: it ran inside one process, or sampling was \
+             off (--path-samples off)"
+        ),
+    }
+}
+
+/// Adds to the record of a copy what explains it without streams.
+pub(super) fn keep(record: &mut Record, at_store: Option<&StoreVerdict>, collected: &Collected) {
+    store::keep(record, at_store);
+    if let Some((_, fault)) = collected.failed.first() {
+        record.more.insert(FIRST_FAILURE.into(), fault.text.clone().into());
+    }
+}
+
+/// Its name among what a record has more.
+const FIRST_FAILURE: &str = "first_failure";
 
 /// Number of the newest runs that are searched for one with samples.
 const LOOKED_AT: u32 = 100;

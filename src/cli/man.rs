@@ -3,15 +3,18 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::process::{Command, Stdio};
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::command_id::CommandId;
+use super::console::{self, written};
 use super::help;
 use super::options;
 use super::parser;
 use super::typed::Typed;
+use base::fault::{Class, Fault};
 
 /// The arguments of `man`.
 #[derive(Debug, Default)]
@@ -39,6 +42,42 @@ impl ManArgs {
             None => of_program(out),
             Some(command) => of_command(command, out),
         }
+    }
+}
+
+/// A terminal gets the page as man(1) shows it, all else its source.
+pub(super) fn run(page: &ManArgs) -> u8 {
+    if !console::is_for_a_terminal() {
+        return written("the man page", page.print(&mut console::data()));
+    }
+    match shown(page) {
+        Ok(()) => 0,
+        Err(why) => {
+            let words = page.page.map_or(String::new(), |command| format!(" {}", command.typed()));
+            let name = page.page.map_or("datapump(1)".to_string(), name).replace("(1)", ".1");
+            console::say_fault(&Fault::new(
+                Class::Local,
+                format!(
+                    "'man -l -' does not show the page ({why}): write 'datapump man{words} > \
+                     {name}' for a file of it, or read 'datapump{words} --help'"
+                ),
+            ));
+            Class::Local.exit_code()
+        }
+    }
+}
+
+fn shown(page: &ManArgs) -> io::Result<()> {
+    let mut man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn()?;
+    let mut text = Vec::new();
+    page.print(&mut text)?;
+    if let Some(mut to) = man.stdin.take() {
+        // Where nobody reads it, its exit code says why.
+        let _ = to.write_all(&text);
+    }
+    match man.wait()? {
+        status if status.success() => Ok(()),
+        status => Err(io::Error::other(status.to_string())),
     }
 }
 

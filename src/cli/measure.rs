@@ -299,7 +299,17 @@ fn conclude(store: &mut Store, name: &str, console: &Console) -> Result<(), Faul
     let environments: Vec<Environment> = environments.into_values().collect();
     console.summary(&page(&study, &environments, &models, Form::Text));
     console.summary(&format!("The runs are experiment {name} of {}", store.path().display()));
-    Ok(())
+    all_void(&records).map_or(Ok(()), Err)
+}
+
+/// Nothing was measured where each run was disturbed.
+fn all_void(records: &[Record]) -> Option<Fault> {
+    let why = records.last()?.void_reason.as_ref()?;
+    records.iter().all(|run| run.void_reason.is_some()).then(|| {
+        let runs = live::count(records.len() as u64, "run");
+        let text = format!("nothing was measured: {runs} discarded, the last as {why}");
+        Fault::new(Class::Local, format!("{text}; measure when the machine is quiet"))
+    })
 }
 
 /// Runs must be repeatable. BBR probes the path anew in each run and settles on another pace: on
@@ -512,8 +522,9 @@ fn words_of(cell: Cell) -> String {
 }
 
 const WHOLE: &str = "whole";
-const WHAT: &str = "measure loads this host, so say what: 'measure all' takes about 18 minutes and \
-                    is what predictions need; cpu, disk-source, disk-sink, disk-disk or net take \
+const WHAT: &str = "measure loads this host, so say what: 'datapump measure whole' takes about 4 \
+                    minutes and makes the model that predictions need; all takes about 18 and \
+                    measures each part too; cpu, disk-source, disk-sink, disk-disk or net take \
                     less, 'measure codec FILE' compares codecs, and 'measure \
                     s3://BUCKET/PREFIX' measures a store";
 const ALL: &str = "all";
@@ -525,3 +536,27 @@ const REMARK_EVERY: usize = 10;
 const RUN_S: f64 = 1.15;
 /// Less than the twenty minutes that `measure all` may take, for its start and its tables.
 const ALL_S: f64 = 19.5 * 60.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_are_all_void_are_a_failure() {
+        let run =
+            |why: Option<&str>| Record { void_reason: why.map(String::from), ..Record::default() };
+        let cases: [(&[Option<&str>], bool); 4] = [
+            (&[], false),
+            (&[Some("background"), None], false),
+            (&[None, Some("drift")], false),
+            (&[Some("background"), Some("drift")], true),
+        ];
+        for (runs, fails) in cases {
+            let records: Vec<Record> = runs.iter().map(|why| run(*why)).collect();
+            let fault = all_void(&records);
+            assert_eq!(fault.is_some(), fails, "{runs:?}");
+            let of = |fault: Fault| (fault.class, fault.text.contains("2 runs discarded"));
+            assert!(fault.is_none_or(|fault| of(fault) == (Class::Local, true)), "{runs:?}");
+        }
+    }
+}

@@ -78,7 +78,7 @@ use analysis::report::predicted;
 use analysis::report::text;
 use base::fault::{Class, Fault};
 use base::job::{Job, Location, Outcome, StreamPath, Verified};
-use base::settings::Settings;
+use base::settings::{Delete, Settings};
 use base::units::Nanos;
 use mover::io::reach::Reach;
 use mover::io::system;
@@ -161,7 +161,7 @@ fn perform(args: &Args, started: Instant) -> u8 {
         Task::Probe => measure::probe(),
         Task::SpreadFar => crate::spread::far::serving::main(),
         Task::Peer(options) => remote::peer::main(options, prediction::told),
-        Task::Man(page) => written("the man page", page.print(&mut console::data())),
+        Task::Man(page) => man::run(page),
         Task::Completions(shell) => {
             written("completions", complete::script(*shell, &mut console::data()))
         }
@@ -254,12 +254,12 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         let ends = record::Ends::of(job, sources.clone(), target.clone()).having(&args.given);
         let made = (&outcome, &settings);
         let at_store = store::of_copy(&stores.times(), &outcome);
-        let add = |record: &mut Record| store::keep(record, at_store.as_ref());
+        let add = |record: &mut Record| explain::keep(record, at_store.as_ref(), &collected);
         let record = record::keep_with(&console, recording, "copy", &ends, made, &collected, add);
         let verdict = explain::of_copy(&outcome, &settings);
         watched_by.made(&record, verdict.as_ref());
         let conclusion =
-            moved(made, record, *stats).beside(&outcome, collected.expected.as_ref(), *stats);
+            moved(made, record, *stats).beside(job, &outcome, collected.expected.as_ref(), *stats);
         let conclusion = conclusion.explained(&console, &outcome, verdict, *explain);
         conclusion.explained_at_store(&console, at_store, *explain)
     });
@@ -321,15 +321,20 @@ impl Conclusion {
     /// Adds the prediction: to a dry run, and beside the figures.
     fn beside(
         mut self,
+        job: &Job,
         outcome: &Outcome,
         expected: Option<&Prediction>,
         stats: bool,
     ) -> Conclusion {
+        let ends = || job.sources.iter().chain([&job.target]);
+        // No model is about stores.
+        let is_at_store = ends().any(|end| matches!(end, Location::Object(_)));
         let text = match (expected, outcome.dry) {
-            (Some(expected), Some(_)) => predicted::expected(expected, outcome),
+            (Some(expected), Some(_)) if stats => predicted::figures(expected, outcome),
+            (Some(expected), Some(_)) => predicted::expected(expected),
             (Some(expected), None) if stats => predicted::compared(expected, outcome),
             (Some(_), None) => String::new(),
-            (None, Some(_)) if outcome.files > 0 => predicted::unknown(),
+            (None, Some(_)) if outcome.files > 0 && !is_at_store => predicted::unknown(),
             (None, _) => String::new(),
         };
         self.summary.push_str(&text);
@@ -363,15 +368,20 @@ impl Conclusion {
         explain: bool,
     ) -> Conclusion {
         if let Some(verdict) = verdict {
+            // One line says it of the streams between hosts.
+            let is_said = self.summary.contains(&format!("  {HELD_BACK_BY} "));
+            let name = if is_said { "by the store" } else { HELD_BACK_BY };
             self.summary.push_str(&match explain {
                 true => format!("\n{}", page::store::page(&verdict)),
-                false => page::store::lines(&verdict),
+                false => page::store::lines(&verdict, name),
             });
             console.event(&Event::StoreVerdict(Box::new(verdict)));
         }
         self
     }
 }
+
+const HELD_BACK_BY: &str = "held back by";
 
 fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool) -> Conclusion {
     let mut worst = outcome.worst.or((outcome.failed > 0).then_some(Class::SomeFailed));
@@ -387,11 +397,15 @@ fn moved((outcome, settings): (&Outcome, &Settings), record: Record, stats: bool
         run: (record.id > 0).then_some(record.id),
         trouble: worst.map(|class| {
             let failed = count(outcome.failed, "file");
+            let or_deleted = if settings.delete == Delete::Off { "" } else { " or deleted" };
             let text = match outcome.dry {
                 Some(_) if no_room => "not enough free space at the destination".to_string(),
+                // A mirror that removes nothing.
+                Some(_) if outcome.failed == 0 => "nothing would be deleted".to_string(),
+                None if outcome.failed == 0 => "nothing was deleted".to_string(),
                 Some(_) => format!("{failed} would not be copied; the others would"),
-                None if outcome.files == 0 => format!("{failed} not copied"),
-                None => format!("{failed} not copied; the others are complete"),
+                None if outcome.files == 0 => format!("{failed} not copied{or_deleted}"),
+                None => format!("{failed} not copied{or_deleted}; the others are complete"),
             };
             (class, text)
         }),

@@ -161,8 +161,8 @@ fn fit(named: Option<&str>, cpu_from: CpuFrom, args: &FitArgs) -> Result<(), Fau
         true => Err(Fault::new(
             Class::Local,
             format!(
-                "nothing of experiment {experiment} could be fitted: {}; 'datapump measure' makes \
-                 the runs",
+                "nothing of experiment {experiment} could be fitted: {}; 'datapump measure all' \
+                 makes the runs",
                 study.full.remarks.first().map_or("no part was measured alone", String::as_str)
             ),
         )),
@@ -231,8 +231,8 @@ fn show(args: &ShowModelArgs) -> Result<(), Fault> {
         Fault::new(
             Class::Local,
             format!(
-                "there is no model of host '{host}': 'datapump measure' makes one, 'datapump model \
-                 fit' recreates it from stored runs"
+                "there is no model of host '{host}': 'datapump measure whole' makes one, 'datapump \
+                 model fit' recreates it from stored runs"
             ),
         )
     })?;
@@ -265,7 +265,7 @@ fn experiment(store: &Store, named: Option<&str>) -> Result<String, Fault> {
         Fault::new(
             Class::Local,
             match newest.is_empty() {
-                true => "no experiment is stored: 'datapump measure' makes one".to_string(),
+                true => "no experiment is stored: 'datapump measure all' makes one".to_string(),
                 false => {
                     format!("there is no experiment '{name}'; the newest are {}", newest.join(", "))
                 }

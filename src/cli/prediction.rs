@@ -232,7 +232,7 @@ impl PredictArgs {
             target: target_typed,
             order,
             explain: false,
-            stats: false,
+            stats: true,
             log: None,
             metrics: None,
             live: None,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::console::{self, written};
 use super::options::recording::{
-    COMMAND, EXPERIMENT, EXPORT_FORMAT, LIMIT, MATCH, OUTPUT, RESULTS, SINCE, WHAT,
+    COMMAND, EXPERIMENT, EXPORT_FORMAT, LIMIT, MATCH, OUTPUT, RESULTS, SETTINGS_TOO, SINCE, WHAT,
 };
 use super::record;
 use super::typed::Typed;
@@ -32,6 +32,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug)]
 pub(crate) struct ShowRunsArgs {
     filter: Filter,
+    detail: page::Detail,
     store: Option<PathBuf>,
 }
 
@@ -62,7 +63,11 @@ impl ShowRunsArgs {
             return Err("show needs the number of a run; 'datapump results list' has them".into());
         }
         let filter = Filter { ids, ..Filter::default() };
-        Ok(ShowRunsArgs { filter, store: typed.value(&RESULTS)? })
+        let detail = match typed.has(&SETTINGS_TOO) {
+            true => page::Detail::All,
+            false => page::Detail::Usual,
+        };
+        Ok(ShowRunsArgs { filter, detail, store: typed.value(&RESULTS)? })
     }
 }
 
@@ -109,7 +114,7 @@ pub(super) fn show(args: &ShowRunsArgs) -> u8 {
         let mut pages = Vec::new();
         for record in records {
             let record = Record { paths: store.paths(record.id)?, ..record };
-            pages.push(page::show(&record, &environments));
+            pages.push(page::show(&record, &environments, args.detail));
         }
         Ok(pages.join("\n"))
     };

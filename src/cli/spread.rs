@@ -26,7 +26,7 @@ use super::submit::request_of;
 use super::typed::Typed;
 use super::{Conclusion, conclude, signals, start};
 use crate::spread::coordinator::{self, RunOrder, Told};
-use crate::spread::ending::Totals;
+use crate::spread::ending::{Totals, failures_path};
 use crate::spread::far::News;
 use crate::spread::folder::JobFolder;
 use crate::spread::history::HistoryReader;
@@ -37,6 +37,7 @@ use crate::spread::view::View;
 use crate::spread::{On, SpreadOrder, begin, resumed, work};
 use crate::telemetry::Destination;
 use analysis::report::json::{self, Event};
+use analysis::report::live::count;
 use analysis::report::openmetrics::Figures;
 use analysis::report::spread as page;
 use analysis::shards::lease::LeaseTimes;
@@ -449,7 +450,7 @@ fn finished(folder: &JobFolder, totals: &Totals, overview: &Overview) -> Conclus
     }
     let trouble = totals.worst.map(|class| {
         let others = if totals.files > 0 { "; the others are complete" } else { "" };
-        let text = format!("{} files not copied{others}", totals.failed);
+        let text = format!("{} not copied{others}", count(totals.failed, "file"));
         (class, text)
     });
     concluded(summary, trouble)
@@ -467,7 +468,13 @@ fn resume(args: &ResumeArgs, console: &Arc<Console>) -> Result<Conclusion, Fault
     let metrics = shown_to_prometheus(args.metrics.as_ref(), &folder.manifest.on, console)?;
     let live = JobShown::open(args.live, console)?;
     let watch = signals::stopped_watch(console);
-    let (order, repaired) = resumed(&folder, program()?, args.ssh.clone())?;
+    let Some((order, repaired)) = resumed(&folder, program()?, args.ssh.clone())? else {
+        let trouble = failures_path(folder.path()).exists().then(|| {
+            let list = failures_path(folder.path());
+            (Class::SomeFailed, format!("some files were not copied: '{}'", list.display()))
+        });
+        return Ok(concluded(cancel::already_done(&folder), trouble));
+    };
     repaired.iter().for_each(|text| console.warning(text));
     let order = RunOrder { leaves: signals::program_alone, ..order };
     let on = On::parse(&folder.manifest.on).map_err(Fault::usage)?;

@@ -110,7 +110,13 @@ fn submit(args: &SubmitArgs) -> Result<u8, Fault> {
         return Ok(console::written("the script", console::data().write_all(script.as_bytes())));
     }
     let copy = Submitted::create(&args.folder, &name, &args.words, &program, &args.request)?;
-    copy.submit()?;
+    // What Slurm has refused is in no queue.
+    let refused = |fault: &Fault| fault.class != Class::Unreachable;
+    copy.submit().inspect_err(|fault| {
+        if refused(fault) {
+            copy.remove()
+        }
+    })?;
     say(&format!("submitted: {}", copy.folder().display()));
     match args.then {
         Then::Detach => Ok(0),

@@ -170,7 +170,8 @@ impl Failures<'_> {
     }
 }
 
-fn failures_path(job: &Path) -> PathBuf {
+/// What was not copied, one line each; it is there where something was not.
+pub fn failures_path(job: &Path) -> PathBuf {
     job.join("failures")
 }
 

@@ -22,29 +22,30 @@ use analysis::shards::worker::Answer;
 use analysis::shards::{Claim, names};
 use base::fault::Fault;
 
-/// What is to be done to continue a job, and what was repaired. Where nothing is left of the
-/// destination's side of it, the job was finished or given up.
+/// What is to be done to continue a job, and what was repaired; `None` for one that is done. Where
+/// nothing is left of the destination's side of it, the job was finished or given up.
 pub fn resumed(
     folder: &JobFolder,
     program: PathBuf,
     ssh: Option<Vec<String>>,
-) -> Result<(RunOrder, Vec<String>), Fault> {
+) -> Result<Option<(RunOrder, Vec<String>)>, Fault> {
     // Whether the job has the destination still is asked without a proof that it has.
     let mut at = Destination::of(folder, "", ssh.as_deref()).unchecked();
     let mut repaired = Vec::new();
     for part in Part::ALL {
         make_if_missing(&folder.part(part), &mut repaired)?;
     }
-    let Reply::Names(Some(attempts)) = at.ask(&Step::ListStaging)? else {
-        return Err(Fault::usage(format!(
-            "the job '{}' has nothing at '{}' any more: it {}",
-            folder.path().display(),
-            folder.destination_shown(),
-            match is_done(folder) {
-                true => "is finished",
-                false => "was given up (spread cancel --forget)",
-            }
-        )));
+    let attempts = match at.ask(&Step::ListStaging)? {
+        Reply::Names(Some(attempts)) => attempts,
+        _ if is_done(folder) => return Ok(None),
+        _ => {
+            return Err(Fault::usage(format!(
+                "the job '{}' has nothing at '{}' any more: it was given up (spread cancel \
+                 --forget)",
+                folder.path().display(),
+                folder.destination_shown(),
+            )));
+        }
     };
     replace(folder.path(), "token", folder.manifest.token.as_bytes())?;
     let plan = match folder.plan() {
@@ -68,7 +69,7 @@ pub fn resumed(
         .limited(manifest.copying.bytes_per_second);
     let (destination, leaves) = (Mutex::default(), || false);
     let order = RunOrder { program, cutting, earlier, is_planned, ssh, destination, leaves };
-    Ok((order, repaired))
+    Ok(Some((order, repaired)))
 }
 
 fn make_if_missing(path: &PathBuf, repaired: &mut Vec<String>) -> Result<(), Fault> {

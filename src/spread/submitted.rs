@@ -139,6 +139,11 @@ impl Submitted {
         file.write_all(lines.as_bytes()).map_err(|why| at(&self.folder, &why))
     }
 
+    /// Removes its folder; what cannot be removed is shown by `queue`.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+
     /// The notes of the jobs that were submitted, the newest last.
     pub fn jobs(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join("jobs")).unwrap_or_default();

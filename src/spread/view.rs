@@ -106,6 +106,17 @@ struct Shards {
     planned: u32,
 }
 
+impl Shards {
+    /// What nobody holds. Parts of the folder are listed one after another, and a shard may go from
+    /// one to the next meanwhile: once all are planned, the numbers add up.
+    fn open(&self, is_planned: bool, listed: u32) -> u32 {
+        match is_planned {
+            true => self.planned.saturating_sub(self.done + self.held),
+            false => listed,
+        }
+    }
+}
+
 /// What `View` has seen, besides what it shows.
 #[derive(Debug)]
 pub struct Look {
@@ -151,7 +162,9 @@ impl View {
             |name: &&String| observer.has_expired(name, now) || self.silent.contains(*name);
         let silent: BTreeSet<String> = beats.keys().filter(is_silent).cloned().collect();
         let under_way = self.under_way(folder, &claims, &done, &beats);
-        let shards = Shards { held: claims.len() as u32, done: count, planned };
+        // It may have been finished between the two looks.
+        let held = claims.iter().filter(|held| !done.contains(&held.claim.shard)).count();
+        let shards = Shards { held: held as u32, done: count, planned };
         let mut overview =
             self.overview(folder, &plan, (&shards, &under_way), (&beats, &silent))?;
         if let Some(rate) = self.recent_rate(overview.bytes, times.lease()) {
@@ -268,7 +281,8 @@ impl View {
             },
             shards_done: shards.done,
             shards_held: shards.held,
-            shards_open: folder.names(Part::Open)?.len() as u32,
+            shards_open: shards
+                .open(plan.planned.is_some(), folder.names(Part::Open)?.len() as u32),
             // With those that are known to be given away.
             shards: plan.planned.map(|_| shards.planned),
             files: files + under_way.files,
@@ -376,6 +390,22 @@ fn worker(name: &str, beat: &Beat, is_silent: bool, limit: Option<f64>) -> Worke
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_add_up() {
+        let cases = [
+            // A shard that is claimed between two looks is in none of the parts.
+            ((46, 0, 61), true, 14, 15),
+            ((46, 1, 61), true, 15, 14),
+            ((61, 0, 61), true, 0, 0),
+            ((3, 2, 4), true, 0, 0),
+            ((3, 2, 0), false, 7, 7),
+        ];
+        for ((done, held, planned), is_planned, listed, open) in cases {
+            let shards = Shards { held, done, planned };
+            assert_eq!(shards.open(is_planned, listed), open, "{done} {held} {planned}");
+        }
+    }
 
     /// Beats of one attempt as they are read, and what is shown after each.
     #[test]

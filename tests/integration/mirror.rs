@@ -207,7 +207,7 @@ fn nothing_is_deleted_where_something_lacks() {
             "nothing is deleted in",
         ),
         ("--max-errors 0 --overwrite never", |scene| write_file(&scene.path("src/a"), 3, 5), 3, ""),
-        ("--max-delete 3", |_| {}, 3, "and --max-delete allows 3: nothing is deleted"),
+        ("--max-delete 3", |_| {}, 3, "--max-delete allows 3: nothing is deleted"),
     ];
     let cases: Vec<_> =
         cases.iter().flat_map(|case| WAYS.iter().map(move |way| (case, way))).collect();
@@ -218,6 +218,11 @@ fn nothing_is_deleted_where_something_lacks() {
         let ran = scene.run(&format!("copy -r --delete {options} {from}@/src/ {to}@/dst/"));
         assert_eq!(ran.code, *code, "{options}\n{ran}");
         assert!(ran.stderr.contains(says), "{options}\n{ran}");
+        if says.contains("--max-delete") {
+            let ended = ran.stderr.lines().last();
+            assert_eq!(ended, Some("datapump: nothing was deleted"), "every file is there\n{ran}");
+            assert!(!ran.stdout_text().contains("NOT"), "{ran}");
+        }
         let left = names(&scene.path("dst"));
         let lost: Vec<_> = ALL.iter().filter(|name| !left.contains(&name.to_string())).collect();
         assert!(lost.is_empty(), "{options}: {lost:?}\n{ran}");

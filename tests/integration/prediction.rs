@@ -113,11 +113,15 @@ fn a_dry_run_says_what_a_copy_will_take() {
         ("far:@/source @/target", far),
     ];
     for (ends, cpu) in cases {
-        let text = copied(&scene, &format!("copy -n {ends}"), &store).stdout_text();
+        let text = copied(&scene, &format!("copy -n --stats {ends}"), &store);
+        let text = text.stdout_text();
         let facts = ["expected          ", "expected rate     ", "held back by      "];
         for fact in facts.iter().chain(cpu) {
             assert!(text.contains(&format!("  {fact}")), "{ends}: {fact} in {text}");
         }
+        let usual = copied(&scene, &format!("copy -n {ends}"), &store).stdout_text();
+        assert!(usual.contains("  expected          "), "{usual}");
+        assert!(!usual.contains("cpu") && !usual.contains("held back"), "{usual}");
         let json = expected(&copied(&scene, &format!("copy -n --json {ends}"), &store));
         for (name, unit) in [("elapsed", "_s"), ("rate", "_bytes_per_s"), ("cpu_source", "_s")] {
             let number = |which: &str| json[format!("{name}{which}{unit}")].as_f64().unwrap();

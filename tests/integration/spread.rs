@@ -270,7 +270,7 @@ fn files_that_fail_are_named() {
     let ran = scene.run("spread @/src/ @/dst --on local:2 --job @/job");
     assert_eq!(ran.code, 3, "{ran}");
     assert!(ran.stdout_text().contains("file 0' exists: it is kept"), "{ran}");
-    assert!(ran.stderr.contains("1 files not copied; the others are complete"), "{ran}");
+    assert!(ran.stderr.contains("1 file not copied; the others are complete"), "{ran}");
     let all = scene.run("spread @/src/ @/dst --on local:2 --job @/none");
     assert_eq!(all.code, 3, "{all}");
     assert_eq!(all.stdout_text().matches("exists: it is kept").count(), 10, "{all}");
@@ -301,7 +301,7 @@ fn what_exists_is_as_copy_leaves_it() {
     let ran = scene.run(&format!("{line} --job @/job"));
     assert_eq!(ran.code, 3, "{ran}");
     assert!(ran.stdout_text().contains("large' exists: it is kept"), "{ran}");
-    assert!(ran.stderr.contains("1 files not copied"), "{ran}");
+    assert!(ran.stderr.contains("1 file not copied"), "{ran}");
     assert!(ran.stdout_text().contains("1 kept"), "{ran}");
     assert_eq!(fs::read(scene.path("dst/large")).unwrap(), b"mine");
     let moved = |job: &str| {
@@ -343,7 +343,6 @@ fn bad_jobs_are_refused() {
         ("spread null:4G @/dst2", 2, "is no file and no folder"),
         ("spread status @/plain", 2, "is no job folder"),
         ("spread status @/nowhere", 2, "there is no job folder"),
-        ("spread resume @/job", 2, "any more: it is finished"),
         ("spread work @/job --worker a.b", 2, "letters, digits and dashes"),
         ("spread @/src/ @/dst2 --on pbs", 2, "write local, local:N"),
         ("spread", 2, "spread needs a source and a destination"),
@@ -352,6 +351,10 @@ fn bad_jobs_are_refused() {
         let ran = scene.run(line);
         assert!(ran.code == *code && ran.stderr.contains(text), "{ran}");
     });
+    for command in ["resume", "cancel"] {
+        let ran = scene.succeed(&format!("spread {command} @/job"));
+        assert!(ran.stdout_text().contains("done already, nothing to do"), "{ran}");
+    }
     let manifest = scene.path("job/manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     let version = format!("\"{}\"", env!("CARGO_PKG_VERSION"));

@@ -203,7 +203,7 @@ fn a_job_gives_up_what_is_its_own() {
     until("the second job has the destination", || scene.path("second/manifest.json").exists());
     for command in ["cancel", "cancel --forget"] {
         let said = scene.succeed(&format!("spread {command} @/first"));
-        assert!(said.stdout_text().contains("it is done, and nothing was changed"), "{said}");
+        assert!(said.stdout_text().contains("done already, nothing to do"), "{said}");
     }
     let third = scene.run("spread @/small/ @/dst --on local:1 --job @/third");
     let taken = format!("its job folder is '{}'", scene.path("second").display());

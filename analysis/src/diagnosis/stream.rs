@@ -125,8 +125,10 @@ impl<'a> Streams<'a> {
     }
 
     fn files(&self) -> Option<Files> {
-        let Copied { files: count, bytes, .. } = self.evidence.copied;
-        let per_s = count as f64 / self.seconds.max(1e-9);
+        let Copied { files: count, bytes, moving_s, .. } = self.evidence.copied;
+        // In the time of the copy's summary, which samples of streams need not span.
+        let seconds = if moving_s > 0.0 { moving_s } else { self.seconds };
+        let per_s = count as f64 / seconds.max(1e-9);
         (count > 0).then(|| Files { count, mean_bytes: bytes as f64 / count as f64, per_s })
     }
 

@@ -284,7 +284,7 @@ fn freed_memory(facts: &Facts<'_>, _: &Goal) -> Option<RuleResult> {
         Some((_, end)) => RuleResult::advice(
             "given back to the host of this virtual machine",
             "its next use takes it from there again: writing 2 GiB into memory took 0.8 or 6 s by \
-             that (runs/2026-11-25-two-states.md)",
+             that",
             format!(
                 "only for measurements: echo {end} > \
                  /sys/module/page_reporting/parameters/page_reporting_order"

@@ -207,7 +207,7 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
     let features = &figures.features;
     let losses = &figures.losses;
     let mut facts = vec![
-        ("rate", format!("{} after slow start", bits(figures.bytes_per_s))),
+        ("rate", format!("{} on the wire, after slow start", bits(figures.bytes_per_s))),
         ("fastest seen", bits(figures.seen_bytes_per_s)),
         (
             "round trip",
@@ -220,7 +220,7 @@ pub fn figures(verdict: &Verdict) -> Vec<(&'static str, String)> {
         ("slow start", format!("{} of {}", time(figures.ramp_s), time(figures.duration_s))),
         ("TCP's time", clocks(&verdict.streams)),
         ("window", format!("{} advertised", size(features.window_high_bytes))),
-        ("retransmitted", losses_text(losses.retransmitted_segments, losses.segments_sent)),
+        ("retransmitted", losses_text(losses)),
     ];
     facts.extend(seen_by_tcp(losses));
     if losses.episodes > 0 {
@@ -286,9 +286,12 @@ fn seen_by_tcp(losses: &Losses) -> Option<(&'static str, String)> {
     (!said.is_empty()).then(|| ("segments", said.join(", ")))
 }
 
-fn losses_text(again: u64, sent: u64) -> String {
-    let share = 100.0 * again as f64 / sent.max(1) as f64;
-    format!("{again} of {sent} segments sent ({share:.3} %)")
+fn losses_text(losses: &Losses) -> String {
+    let Losses { retransmitted_segments: again, segments_sent: sent, .. } = losses;
+    match losses.retransmitted_of_many() {
+        Some(share) => format!("{again} of {sent} segments sent ({:.3} %)", 100.0 * share),
+        None => format!("{again} of {sent} segments sent, too few for a share"),
+    }
 }
 
 /// How far apart recovery episodes are.
@@ -347,7 +350,10 @@ fn streams(verdict: &Verdict) -> String {
             percent(f.busy),
             format!("{}/{}", percent(f.source + f.passage), percent(f.sink)),
             f.queueing(),
-            format!("{:.2} %", 100.0 * stream.losses.retransmitted()),
+            stream
+                .losses
+                .retransmitted_of_many()
+                .map_or("-".to_string(), |share| format!("{:.2} %", 100.0 * share)),
             held.join(", ")
         ));
     }

@@ -132,7 +132,7 @@ pub fn opening(host: &str, directions: &[Direction], span: &str, settings: &Sett
         ways.join(" "),
         super::live::count(settings.streams.into(), "stream"),
         settings.seal.name(),
-        settings.congestion.as_deref().unwrap_or("default"),
+        settings.congestion.as_deref().unwrap_or("of the system"),
         settings.pace.typed(),
     )
 }

@@ -6,6 +6,7 @@
 mod spread;
 
 use super::escape;
+use crate::diagnosis::path::episodes::Losses;
 use crate::diagnosis::{Bottleneck, Verdict};
 use crate::record::sample::{Record, Side};
 use crate::shards::overview::Overview;
@@ -121,7 +122,7 @@ pub struct Figures {
     /// CPU time of a byte, by side.
     pub cpu_s_per_byte: Vec<(&'static str, f64)>,
     pub round_trip_min_s: Option<f64>,
-    /// Segments that were sent again, of those that were sent.
+    /// Segments that were sent again, of those that were sent; `None` where these were few.
     pub retransmitted: Option<f64>,
     /// Each class with its share of the bytes, and whether it is the verdict; `mixed` for no class.
     pub held_back: Vec<(String, f64, bool)>,
@@ -148,9 +149,7 @@ impl Figures {
             round_trip_min_s: round_trip_s
                 .or_else(|| record.remote.as_ref()?.rtt_min_s)
                 .filter(|seconds| *seconds > 0.0),
-            retransmitted: losses
-                .filter(|losses| losses.segments_sent > 0)
-                .map(|losses| losses.retransmitted_segments as f64 / losses.segments_sent as f64),
+            retransmitted: losses.and_then(Losses::retransmitted_of_many),
             held_back: verdict.map(held_back).unwrap_or_default(),
         }
     }
@@ -358,7 +357,8 @@ fn last(state: &State) -> Vec<Family> {
         ),
         gauge(
             "datapump_last_run_retransmitted_ratio",
-            "Segments sent again in the last run, of all that were sent.",
+            "Segments sent again in the last run, of all that were sent, where these were 3000 or \
+             more.",
             &|one| found(one, &|run| run.retransmitted.unwrap_or(f64::NAN)),
         ),
     ];
@@ -515,6 +515,25 @@ mod tests {
             let moved = Moved { bytes: 1000, hole_bytes, goodput_bytes_per_s, ..Moved::default() };
             let figures = Figures::of(&Record { moved, ..Record::default() }, None);
             assert_eq!((figures.bytes, figures.bytes_per_s), (1000, expect), "{hole_bytes}");
+        }
+    }
+
+    /// A copy with nothing to move sends a handful of segments, of which one is often sent again.
+    #[test]
+    fn a_ratio_needs_segments() {
+        let cases = [
+            (1, 2, None),
+            (0, 5, None),
+            (2999, 2999, None),
+            (0, 3000, Some(0.0)),
+            (30, 3000, Some(0.01)),
+        ];
+        for (again, sent, expect) in cases {
+            let mut verdict = crate::diagnosis::diagnose(&World::default().evidence());
+            let losses = &mut verdict.figures.losses;
+            (losses.retransmitted_segments, losses.segments_sent) = (again, sent);
+            let figures = Figures::of(&Record::default(), Some(&verdict));
+            assert_eq!(figures.retransmitted, expect, "{again} of {sent}");
         }
     }
 

@@ -42,8 +42,16 @@ pub fn headline(record: &Record) -> String {
     list_row(record)[1..6].join(", ")
 }
 
+/// How much of a run is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    Usual,
+    /// With each setting of the kernels.
+    All,
+}
+
 /// All data of one run.
-pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> String {
+pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>, detail: Detail) -> String {
     let mut text = format!("run {}, {}\n", record.id, when(record));
     let value = columns::value(record);
     let listed = |column: &&Column| LISTED_APART.contains(&column.path);
@@ -79,11 +87,26 @@ pub fn show(record: &Record, environments: &BTreeMap<i64, Environment>) -> Strin
     for (id, environment) in environments {
         let here = |side: &Side| side.environment == *id;
         if here(&record.source) || record.sink.as_ref().is_some_and(here) {
-            let facts = environment.facts.iter().map(|(name, fact)| (name.clone(), fact.clone()));
-            text.push_str(&lines(&format!("environment {id}, {}", environment.host), facts));
+            let heading = format!("environment {id}, {}", environment.host);
+            text.push_str(&lines(&heading, facts(environment, detail).into_iter()));
         }
     }
     text
+}
+
+/// What is known of a host; of a kernel's settings, of which there are a hundred, how many.
+fn facts(environment: &Environment, detail: Detail) -> Vec<(String, String)> {
+    let is_shown = |name: &str| detail == Detail::All || !name.starts_with(SETTING);
+    let known = || environment.facts.iter();
+    let mut facts: Vec<(String, String)> = known()
+        .filter(|(name, _)| is_shown(name))
+        .map(|(name, fact)| (name.clone(), fact.clone()))
+        .collect();
+    match known().count() - facts.len() {
+        0 => {}
+        hidden => facts.push((SETTING.trim().into(), format!("{hidden} of them: -v shows them"))),
+    }
+    facts
 }
 
 fn list_row(record: &Record) -> [String; LIST_HEADINGS.len()] {
@@ -156,7 +179,11 @@ fn series(points: &[SeriesPoint]) -> String {
     let step = points.len().div_ceil(SERIES_LINES).max(1);
     let some = points.iter().step_by(step);
     let rows = some.map(|point| (format!("{:.3} s", point.at_s), Bytes(point.bytes).to_string()));
-    lines(&format!("series, 1 of {step} points"), rows)
+    let heading = match step {
+        1 => "series".to_string(),
+        _ => format!("series, one of each {step} points"),
+    };
+    lines(&heading, rows)
 }
 
 fn of_machine(machine: &Machine) -> Vec<(String, Cell)> {
@@ -234,6 +261,8 @@ const LIST_NUMBERS: [usize; 4] = [0, 4, 5, 6];
 const LISTED_APART: [&str; 4] = ["schema", "machines", "gates", "more"];
 const WHAT_COLUMNS: usize = 44;
 const SERIES_LINES: usize = 20;
+/// How the names of a kernel's settings begin.
+const SETTING: &str = "sysctl ";
 
 #[cfg(test)]
 mod tests {
@@ -298,23 +327,29 @@ mod tests {
 
     #[test]
     fn all_of_one() {
-        let facts = BTreeMap::from([("kernel".to_string(), "6.1".to_string())]);
+        let facts = [("kernel", "6.1"), ("sysctl net.core.rmem_max", "212992")];
+        let facts = BTreeMap::from(facts.map(|(name, fact)| (name.into(), fact.into())));
         let environment = Environment { host: "ada".into(), facts };
         let environments = BTreeMap::from([(3, environment.clone()), (4, environment)]);
-        let text = show(&records()[1], &environments);
+        let text = show(&records()[1], &environments, Detail::Usual);
         insta::assert_snapshot!("show", text);
         for expect in [
             "run 22, 1970-01-01 00:00:00\n",
             "  experiment           e1\n",
             "\nkernel threads of the machine\n  ksoftirqd/0 on CPU 0  0.500000 s\n",
             "\ngates\n  drift  FAILED: 0.05 (limit 0.03)\n",
-            "\nseries, 1 of 3 points\n  0.100 s  2 KiB\n",
-            "\nenvironment 3, ada\n  kernel  6.1\n",
+            "\nseries, one of each 3 points\n  0.100 s  2 KiB\n",
+            "\nenvironment 3, ada\n  kernel  6.1\n  sysctl  1 of them: -v shows them\n",
         ] {
             assert!(text.contains(expect), "{expect}\n{text}");
         }
+        let all = show(&records()[1], &environments, Detail::All);
+        assert!(all.contains("  sysctl net.core.rmem_max  212992\n"), "{all}");
+        let few = Record { series: records()[1].series[..7].to_vec(), ..records()[1].clone() };
+        let few = show(&few, &environments, Detail::Usual);
+        assert!(few.contains("\nseries\n  0.100 s  2 KiB\n"), "{few}");
         assert!(!text.contains("environment 4"), "{text}");
-        let text = show(&records()[0], &environments);
+        let text = show(&records()[0], &environments, Detail::Usual);
         assert!(text.contains("  bytes                1073741824 (1 GiB)"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
         // What is in a row is on the page too.

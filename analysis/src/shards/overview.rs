@@ -26,14 +26,22 @@ impl Waits {
     /// than `limit` a second.
     pub fn held_back(&self, bytes: u64, limit: Option<f64>) -> HeldBackBy {
         let by = self.held_back_by();
-        let rate = bytes as f64 / self.copying_s;
-        let is_limited = limit.is_some_and(|limit| rate.is_finite() && rate >= LIMITED * limit);
+        // What the limit alone makes these bytes take.
+        let limited_s = limit.map_or(0.0, |limit| bytes as f64 / limit);
+        let waited_s = self.source_s.max(self.cpu_s).max(self.destination_s);
+        let is_near = self.copying_s > 0.0 && limited_s >= LIMITED * self.copying_s;
+        let is_most = limited_s >= self.busy_s() / 2.0 && limited_s > waited_s;
+        let is_limited = limited_s > 0.0 && (is_near || is_most);
         if is_limited && by != HeldBackBy::NoShard { HeldBackBy::Limit } else { by }
+    }
+
+    fn busy_s(&self) -> f64 {
+        self.copying_s + self.committing_s + self.claiming_s
     }
 
     /// What took most of the time.
     pub fn held_back_by(&self) -> HeldBackBy {
-        let busy_s = self.copying_s + self.committing_s + self.claiming_s;
+        let busy_s = self.busy_s();
         if busy_s + self.idle_s <= 0.0 {
             return HeldBackBy::Nothing;
         }
@@ -297,6 +305,12 @@ mod tests {
         ];
         for (bytes, limit, expect) in cases {
             assert_eq!(waits.held_back(bytes, limit), expect, "{bytes} {limit:?}");
+        }
+        // Most of the time is what the limit takes, and requests waited for nothing else.
+        let usual = Waits { destination_s: 0.1, source_s: 0.05, ..waits };
+        let cases = [(700, HeldBackBy::Limit), (400, HeldBackBy::Destination)];
+        for (bytes, expect) in cases {
+            assert_eq!(usual.held_back(bytes, Some(100.0)), expect, "{bytes}");
         }
         let idle = Waits { idle_s: 99.0, ..waits };
         assert_eq!(idle.held_back(900, Some(100.0)), HeldBackBy::NoShard);

@@ -124,7 +124,8 @@ pub(crate) static RATE: CliOption<Option<Rate>> = CliOption {
     default: "unlimited",
     help: "Maximum rate of all streams together",
     more: "The unit is required: 100Mbit is bits per second (decimal), 80MB bytes per second \
-           (decimal), 80M bytes per second (binary). The workers of a spread share it evenly.",
+           (decimal), 80M bytes per second (binary). 10m is refused, as it is bits to iperf3 and \
+           bytes to rsync. The workers of a spread share it evenly.",
     group: Group::Moving,
     commands: RATED,
 };

@@ -116,6 +116,7 @@ pub(crate) const TABLE: &[&dyn AnyOption] = &[
     &COMPARE_FORMAT,
     &WHAT,
     &PATH_SAMPLES,
+    &SETTINGS_TOO,
     &OUTPUT,
     &HTML,
     &SVG,
@@ -308,6 +309,18 @@ pub(crate) static PATH_SAMPLES: CliOption<PathSamples> = CliOption {
            the path is made from them. off is for measuring that cost.",
     group: Group::Recording,
     commands: MOVING,
+};
+
+pub(crate) static SETTINGS_TOO: CliOption<bool> = CliOption {
+    name: "verbose",
+    letter: Some('v'),
+    value: "",
+    kind: Kind::Flag(|| true),
+    default: "",
+    help: "Show the settings of each host's kernel, too",
+    more: "",
+    group: Group::Recording,
+    commands: &[CommandId::ResultsShow],
 };
 
 pub(crate) static OUTPUT: CliOption<PathBuf> = CliOption {

@@ -67,10 +67,10 @@ fn give_up(args: &CancelArgs) -> Result<String, Fault> {
     })
 }
 
-fn already_done(folder: &JobFolder) -> String {
+pub(super) fn already_done(folder: &JobFolder) -> String {
     let (job, receipt) = (folder.path(), receipt_path(folder.path()));
     format!(
-        "{}: it is done, and nothing was changed; {} lists its files\n",
+        "{}: done already, nothing to do; {} lists its files\n",
         job.display(),
         receipt.display()
     )

@@ -63,7 +63,16 @@ impl Losses {
     pub fn retransmitted(&self) -> f64 {
         share(self.retransmitted_segments as f64, self.segments_sent as f64)
     }
+
+    /// The same, where enough were sent that it says something of the path.
+    pub fn retransmitted_of_many(&self) -> Option<f64> {
+        (self.segments_sent >= SEGMENTS_MIN).then(|| self.retransmitted())
+    }
 }
+
+/// So that one segment which is sent again is 0.03 %: a copy with nothing to move sends two or
+/// three, of which the last is often sent again, as its probe at the end.
+const SEGMENTS_MIN: u64 = 3000;
 
 /// A loss shows as a retransmission, or as the kernel's recovery state. A lower threshold alone is
 /// no loss: slow start also ends with one (HyStart).

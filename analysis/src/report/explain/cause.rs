@@ -8,8 +8,9 @@ use crate::report::live::count;
 pub(super) fn because(verdict: &Verdict, class: Bottleneck) -> String {
     let figures = &verdict.figures;
     let features = &figures.features;
-    let rate = bits(figures.bytes_per_s);
-    let path = format!("this {} path", time(figures.round_trip_min_s));
+    // The summary beside it has the rate of the files.
+    let rate = format!("{} on the wire", bits(figures.bytes_per_s));
+    let path = path(figures);
     let name = class.name();
     let each = match verdict.streams.len() {
         0 | 1 => "a stream".to_string(),
@@ -53,7 +54,7 @@ pub(super) fn because(verdict: &Verdict, class: Bottleneck) -> String {
                 "{name}: the sender supplies {rate}; the path waited for data {share} of the time"
             )
         }
-        Bottleneck::Pacing => format!("{name}: {rate}, limited by {}", rate_option(verdict)),
+        Bottleneck::Pacing => format!("{name}: limited by {}, to {rate}", rate_option(verdict)),
         Bottleneck::PathLoss => format!(
             "{name}: one segment in {:.0} is sent again, which limits {each} to {} on {path}",
             1.0 / figures.losses.retransmitted().max(1e-9),
@@ -93,9 +94,20 @@ fn small_files(figures: &Figures) -> String {
         count(files.count, "file"),
         size(files.mean_bytes),
         files.per_s,
-        bits(figures.bytes_per_s)
+        format_args!("{} on the wire", bits(figures.bytes_per_s))
     )
 }
+
+/// `this 102 ms path`; with both round trips where they are far apart.
+fn path(figures: &Figures) -> String {
+    let (least_s, usual_s) = (figures.round_trip_min_s, figures.features.round_trip_s);
+    match usual_s > ROUND_TRIPS_APART * least_s {
+        true => format!("this path ({} idle, {} loaded)", time(least_s), time(usual_s)),
+        false => format!("this {} path", time(least_s)),
+    }
+}
+
+const ROUND_TRIPS_APART: f64 = 3.0;
 
 fn overflow(verdict: &Verdict) -> String {
     let figures = &verdict.figures;

@@ -133,8 +133,8 @@ pub fn advice(class: Option<StoreBottleneck>) -> &'static str {
 }
 
 /// Lines of the summary: what was sent again, and the sentence, which is left out where the store
-/// had little to do.
-pub fn lines(verdict: &StoreVerdict) -> String {
+/// had little to do. `name` is what the sentence is told as.
+pub fn lines(verdict: &StoreVerdict, name: &str) -> String {
     let again = match verdict.sent_again {
         0 => String::new(),
         many => {
@@ -146,7 +146,7 @@ pub fn lines(verdict: &StoreVerdict) -> String {
     match verdict.primary {
         Some(StoreBottleneck::Elsewhere) => again,
         _ if is_short => again,
-        _ => again + &fact("held back by", &sentence(verdict)),
+        _ => again + &fact(name, &sentence(verdict)),
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
         {
             let verdict = diagnose(&StoreTimes { sent_again, ..times }, ms(1000)).unwrap();
             assert_eq!(verdict.primary, Some(StoreBottleneck::Elsewhere));
-            let lines = lines(&verdict);
+            let lines = lines(&verdict, "held back by");
             assert_eq!(
                 (lines.lines().count(), lines.contains(says)),
                 (sent_again.min(1) as usize, true)

@@ -76,8 +76,16 @@ impl Core {
 
     fn not_deleted(&mut self, path: Vec<u8>, fault: Fault) {
         match self.drives() {
-            true => self.failed(path, fault),
+            true => self.note_not_deleted(path, fault),
             false => self.say(Message::NotDeleted { path, fault }),
+        }
+    }
+
+    /// Without a path nothing is deleted at all, and no file is missing.
+    fn note_not_deleted(&mut self, path: Vec<u8>, fault: Fault) {
+        match path.is_empty() {
+            true => self.not_done(path, fault),
+            false => self.failed(path, fault),
         }
     }
 
@@ -103,7 +111,7 @@ impl Core {
                 Ok(())
             }
             Message::NotDeleted { path, fault } => {
-                self.failed(path, fault.from_other_side());
+                self.note_not_deleted(path, fault.from_other_side());
                 Ok(())
             }
             other => Err(Fault::peer(format!("{} is no message of a mirror", other.name()))),

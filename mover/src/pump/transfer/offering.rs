@@ -68,6 +68,11 @@ impl Core {
 
     pub(super) fn failed(&mut self, path: Vec<u8>, fault: Fault) {
         self.done.failed += 1;
+        self.not_done(path, fault);
+    }
+
+    /// The same of what is no file.
+    pub(super) fn not_done(&mut self, path: Vec<u8>, fault: Fault) {
         let class = match fault.class {
             class @ (Class::SourceChanged | Class::Corrupt) => class,
             _ => Class::SomeFailed,

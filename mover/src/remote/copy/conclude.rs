@@ -138,7 +138,8 @@ pub(super) fn with_hint(fault: Fault, job: &Job) -> Fault {
         fault.class,
         Class::Unreachable | Class::NoSpace | Class::Interrupted | Class::Corrupt
     );
-    let kept = matches!(job.target, Location::Path(_)) && is_resumable(job);
+    let is_kept = matches!(job.target, Location::Path(_) | Location::Object(_));
+    let kept = is_kept && is_resumable(job);
     match resumes && kept {
         true => {
             let text = format!("{fault}; run the same command again to resume");

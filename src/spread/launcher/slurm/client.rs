@@ -121,7 +121,8 @@ fn trouble(program: &str, said: &str) -> Trouble {
 }
 
 const ELSEWHERE: &str = "run it on a host of the cluster, such as a login node (SLURM_CONF may \
-                         name the configuration), or use --on ssh:HOSTFILE or --on local";
+                         name the configuration); without Slurm 'datapump copy' copies from this \
+                         host, and 'datapump spread --on ssh:HOSTFILE' by others";
 const NO_ANSWER: &[&str] = &[
     "Unable to contact slurm controller",
     "Socket timed out",

@@ -170,10 +170,13 @@ impl Pass {
 
     fn too_many(&self) -> Option<Fault> {
         let most = self.most.filter(|most| self.found > *most)?;
+        let found = match self.found {
+            1 => "1 name".to_string(),
+            found => format!("{found} names"),
+        };
         let text = format!(
-            "{} names in '{}' are not at the source, and --max-delete allows {most}: nothing is \
-             deleted; see which they are by --dry-run, and raise --max-delete",
-            self.found,
+            "not at the source, and in '{}': {found}; --max-delete allows {most}: nothing is \
+             deleted; see which by --dry-run, and raise --max-delete",
             show(&*self.volume, b"")
         );
         Some(Fault::new(Class::SomeFailed, text))
