@@ -204,9 +204,15 @@ fn takes(command: CommandId, option: &dyn AnyOption) -> bool {
         && match command {
             CommandId::Copy => true,
             CommandId::ModelPredict => options::find(CommandId::Copy, description.name).is_some(),
-            CommandId::NetTest | CommandId::Doctor => description.group == Group::Remote,
+            CommandId::NetTest
+            | CommandId::Doctor
+            | CommandId::Spread
+            | CommandId::SpreadResume
+            | CommandId::SpreadCancel => description.group == Group::Remote,
             CommandId::Verify | CommandId::Compare | CommandId::Ls => {
+                let filters = ["exclude", "include", "exclude-from"];
                 matches!(description.group, Group::Remote | Group::Stores)
+                    || filters.contains(&description.name)
             }
             _ => false,
         }

@@ -473,6 +473,10 @@ fn mirror_fits(wanted: &Wanted, sources: &[EndArg], target: &EndArg) -> Result<(
         _ if wanted.files_from.is_some() => {
             "--delete needs all of a folder and --files-from names some of it: leave one out"
         }
+        _ if matches!(target.location, Location::Object(_)) => {
+            "--delete is for folders of hosts, and not for object stores yet: leave it out; \
+             'datapump compare SRC DST' lists what only DST has"
+        }
         _ if !is_path(sources) || !is_path(std::slice::from_ref(target)) => {
             "--delete makes a folder the mirror of another: SRC and DST must be folders"
         }

@@ -480,6 +480,10 @@ fn means_copy(words: &[OsString]) -> bool {
     match names.first() {
         Some(first) if command(first) => false,
         Some(_) if habits::without_tool(&words[1..]).len() < words.len() - 1 => names.len() > 1,
+        // The first may be a command of another program: `mkdir s3://bucket`.
+        Some(first) if names.len() == 2 && names[1].as_encoded_bytes().starts_with(b"s3:") => {
+            looks_like_an_end(first)
+        }
         Some(_) => names.len() > 1 && names.iter().any(|word| looks_like_an_end(word)),
         None => false,
     }

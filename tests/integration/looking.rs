@@ -314,3 +314,17 @@ fn a_run_says_why_each_file_is_copied() {
         assert_eq!(lines(&ran), expect, "{options}\n{ran}");
     }
 }
+
+/// The receipt of all files is not replaced by one of the few that a second run copies.
+#[test]
+fn a_receipt_stays_in_a_second_run() {
+    let scene = scene_of_two();
+    scene.succeed("copy -r @/a/ @/new --manifest @/sums");
+    let sums = fs::read(scene.path("sums")).unwrap();
+    for options in ["-u", "--delete --overwrite older"] {
+        let ran = scene.run(&format!("copy -r {options} @/a/ @/new --manifest @/sums"));
+        assert!(ran.code == 2 && ran.stderr.contains("sums' exists: name another"), "{ran}");
+        assert_eq!(fs::read(scene.path("sums")).unwrap(), sums);
+    }
+    scene.succeed("verify -v @/sums @/new");
+}

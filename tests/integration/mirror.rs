@@ -346,3 +346,28 @@ fn nobody_deletes_unasked() {
         assert_eq!(ran.code, 9, "{ran}");
     }
 }
+
+/// What makes way for a folder is deleted as any other name: it is told, and counted.
+#[test]
+fn a_file_in_the_way_of_a_folder_is_told() {
+    each(WAYS, |(from, to)| {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("src/k")).unwrap();
+        fs::create_dir_all(scene.path("dst")).unwrap();
+        fs::write(scene.path("dst/k"), "k").unwrap();
+        let line = format!("copy -r --delete {from}@/src/ {to}@/dst/");
+        let states = |line: &str| -> Vec<String> {
+            let events = scene.succeed(&format!("{line} --json")).events();
+            let files = events.iter().filter(|event| event["event"] == "file");
+            files.map(|event| format!("{} {}", event["state"], event["path"])).collect()
+        };
+        let limited = scene.run(&format!("{line} --max-delete 0"));
+        assert_eq!(limited.code, 3, "{limited}");
+        assert!(limited.stderr.contains("is in the way of a folder of the source"), "{limited}");
+        assert_eq!(fs::read(scene.path("dst/k")).unwrap(), b"k");
+        assert_eq!(states(&format!("{line} -n")), ["\"would_delete\" \"k\""]);
+        assert_eq!(fs::read(scene.path("dst/k")).unwrap(), b"k");
+        assert_eq!(states(&line), ["\"deleted\" \"k\""]);
+        assert!(scene.path("dst/k").is_dir());
+    });
+}

@@ -122,7 +122,8 @@ impl List {
                 path.display()
             )));
         }
-        if overwrite == Overwrite::Never && found.is_ok() {
+        // One of a run in which little was to do would replace the receipt of all.
+        if overwrite != Overwrite::Always && found.is_ok() {
             return Err(Fault::usage(format!(
                 "'{}' exists: name another file for the receipt, or write --overwrite always",
                 path.display()

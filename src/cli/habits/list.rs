@@ -212,8 +212,15 @@ pub(super) const COPY: &[Habit] = &[
     ),
     row(
         "rclone, aws s3",
-        &["lsl", "lsf", "lsd", "list", "size", "du", "tree"],
+        &["lsl", "lsf", "lsd", "lsjson", "list", "size", "du", "tree"],
         Instead("write `datapump ls PATH`; with `-s` it adds up what is below each folder"),
+    ),
+    row(
+        "rclone",
+        &["hashsum", "md5sum", "sha1sum", "sha256sum"],
+        Instead(
+            "digests are made as files are copied: write `datapump copy --manifest FILE SRC DST`",
+        ),
     ),
     row(
         "rclone",
@@ -241,6 +248,7 @@ pub(super) const NET_TEST: &[Habit] = &[
     row("iperf3", &["-P"], Instead("for several streams write `--streams N`")),
     row("iperf3", &["-c"], Instead("write the host alone: `datapump net-test HOST`")),
     row("iperf3", &["-b", "--rate"], Instead("write `--pace`, with a unit: `--pace 100Mbit`")),
+    row("iperf3", &["--server"], Instead("no server is needed: write `datapump net-test HOST`")),
     row("iperf3", &["-J"], Instead("write `--json`")),
     row("iperf3", &["-n"], Instead("a net test takes a time: write `--time SECONDS`")),
     row("iperf3", &["-p"], Instead("write `--ports LOW-HIGH`")),

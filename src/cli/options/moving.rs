@@ -34,6 +34,9 @@ const CONFIGURED: &[CommandId] = &[
     CommandId::NetTest,
     CommandId::ModelPredict,
     CommandId::Doctor,
+    CommandId::Spread,
+    CommandId::SpreadResume,
+    CommandId::SpreadCancel,
     CommandId::ConfigShow,
 ];
 const WINDOWED: &[CommandId] =

@@ -53,6 +53,7 @@ const QUIET_TOO: &[CommandId] = &[
     CommandId::Spread,
     CommandId::SpreadResume,
 ];
+const NAMING: &[CommandId] = &[CommandId::Copy, CommandId::Demo, CommandId::Verify];
 const WATCHED: &[CommandId] =
     &[CommandId::Copy, CommandId::Sweep, CommandId::Spread, CommandId::SpreadResume];
 const WITH_A_PAGE: &[CommandId] =
@@ -115,7 +116,7 @@ pub(crate) static VERBOSE: CliOption<bool> = CliOption {
            (new, or in what it differs: kind, size, time, contents, mode, owner; same where it is \
            replaced whatever it is), and its name. A dry run lists the same without this option.",
     group: Group::Showing,
-    commands: MOVING,
+    commands: NAMING,
 };
 
 pub(crate) static SUMS: CliOption<bool> = CliOption {

@@ -71,7 +71,7 @@ impl SinkSide {
                     self.folders.loosened.insert(path.clone(), mode);
                 }
             }
-            Some(Status { kind, .. }) if !self.clear_for_folder(volume, path, kind)? => {
+            Some(Status { kind, .. }) if !self.clear_for_folder(path, kind)? => {
                 return Ok(Verdict::Refused(no_directory(volume, entry)));
             }
             Some(_) | None => {

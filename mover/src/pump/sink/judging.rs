@@ -323,7 +323,7 @@ impl SinkSide {
                 Verdict::Wanted
             }
             (EntryKind::Directory, Some(status)) => {
-                match self.clear_for_folder(&*volume, &entry.path, status.kind)? {
+                match self.clear_for_folder(&entry.path, status.kind)? {
                     true => {
                         self.dry_folder = Some([&entry.path[..], b"/"].concat());
                         Verdict::Wanted

@@ -394,14 +394,35 @@ impl Obstacles {
         Ok(())
     }
 
-    /// Takes away what has this name and is no folder.
-    pub(crate) fn take(
-        &self,
-        volume: &dyn Volume,
-        path: &[u8],
-        kind: StatusKind,
-    ) -> Result<(), Fault> {
-        self.stays.take(volume, path, kind)
+    /// Takes away what has the name of a folder and is none.
+    pub(crate) fn take(&self, path: &[u8], kind: StatusKind) -> Result<(), Fault> {
+        self.check_for_folder(path)?;
+        self.stays.take(&*self.volume, path, kind)?;
+        self.note(path);
+        Ok(())
+    }
+
+    /// Notes what `take` would.
+    pub(crate) fn would_take(&self, path: &[u8]) -> Result<(), Fault> {
+        self.check_for_folder(path)?;
+        self.note(path);
+        Ok(())
+    }
+
+    fn check_for_folder(&self, path: &[u8]) -> Result<(), Fault> {
+        if !self.counts {
+            return Ok(());
+        }
+        let text = format!(
+            "'{}' is in the way of a folder of the source, and with --max-delete none is removed \
+             before all is counted: remove it first",
+            show(&*self.volume, path)
+        );
+        Err(Fault::new(Class::Local, text))
+    }
+
+    fn note(&self, path: &[u8]) {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_vec());
     }
 
     /// Names that were removed and not told yet.

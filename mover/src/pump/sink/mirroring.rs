@@ -39,16 +39,11 @@ impl SinkSide {
     }
 
     /// Removes what has the name of a new folder and is none. False where that is not asked for.
-    pub(super) fn clear_for_folder(
-        &self,
-        volume: &dyn Volume,
-        path: &[u8],
-        kind: StatusKind,
-    ) -> Result<bool, Fault> {
+    pub(super) fn clear_for_folder(&self, path: &[u8], kind: StatusKind) -> Result<bool, Fault> {
         match self.obstacles() {
             None => Ok(false),
-            Some(_) if self.settings.dry_run => Ok(true),
-            Some(obstacles) => obstacles.take(volume, path, kind).map(|()| true),
+            Some(obstacles) if self.settings.dry_run => obstacles.would_take(path).map(|()| true),
+            Some(obstacles) => obstacles.take(path, kind).map(|()| true),
         }
     }
 
