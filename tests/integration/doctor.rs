@@ -151,9 +151,12 @@ fn what_is_planted_is_found_and_nothing_else() {
         sh(&wan, plant.side, plant.make);
         let ran = doctor(&scene, &wan, plant.before, &format!("--target 100Mbit{}", plant.options));
         sh(&wan, plant.side, plant.undo);
-        let found: BTreeSet<_> = findings(&ran).difference(&usual).cloned().collect();
         let expect = plant.found.iter().map(|(of, check)| (of.to_string(), check.to_string()));
-        assert_eq!(found, expect.collect(), "{ran}");
+        let expect: BTreeSet<_> = expect.collect();
+        // This machine may have little space on its own disk, too.
+        let mut found = findings(&ran);
+        found.retain(|finding| expect.contains(finding) || !usual.contains(finding));
+        assert_eq!(found, expect, "{ran}");
         let trouble = found_by(&ran).iter().any(|finding| finding["state"] == "trouble");
         assert_eq!(ran.code, i32::from(trouble), "{ran}");
     });

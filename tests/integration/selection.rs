@@ -333,7 +333,8 @@ fn a_dry_run_changes_nothing() {
         assert!(ran.stderr.contains("out/a.c' exists"), "{ran}");
         assert!(ran.stderr.contains("1 file would not be copied"), "{ran}");
         let text = ran.stdout_text();
-        assert!(text.starts_with("Dry run: would copy 7 files, "), "{ran}");
+        assert_eq!(text.lines().filter(|line| line.contains("  new  ")).count(), 7, "{ran}");
+        assert!(text.contains("\nDry run: would copy 7 files, "), "{ran}");
         assert!(text.contains("; 1 would NOT be copied"), "{ran}");
         scene.assert_holds("out", &["a.c"]);
         let single = scene.succeed(&format!("copy -n {from}@/src/a.c {to}@/new"));
