@@ -207,7 +207,7 @@ fn what_is_refused_is_named() {
         ("copy -r @/odd s3:/odd", 3, "is not UTF-8: rename it"),
         ("copy -r @/odd s3:/odd2", 3, "more than 1024 bytes: shorten it"),
         ("verify @/file s3://nowhere/x", 2, "there is no bucket 'nowhere'"),
-        ("copy -r @/odd s3:/x --delete", 2, "--delete makes a folder the mirror of another"),
+        ("copy -r @/odd s3:/x --delete", 2, "--delete is for folders of hosts"),
     ];
     each(cases, |(line, code, says)| {
         let ran = gateway.run(&scene, line);

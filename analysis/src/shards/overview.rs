@@ -308,7 +308,7 @@ mod tests {
         }
         // Most of the time is what the limit takes, and requests waited for nothing else.
         let usual = Waits { destination_s: 0.1, source_s: 0.05, ..waits };
-        let cases = [(700, HeldBackBy::Limit), (400, HeldBackBy::Destination)];
+        let cases = [(700, HeldBackBy::Limit), (400, HeldBackBy::Starts)];
         for (bytes, expect) in cases {
             assert_eq!(usual.held_back(bytes, Some(100.0)), expect, "{bytes}");
         }

@@ -243,8 +243,8 @@ pub(super) const BEFORE: &[Before] = &[
 ];
 
 /// Ctrl-C for the next spread as soon as a worker has something.
-const STOP: &str = "(until ls spread-1/claims/*; do sleep 0.05; done
-    pkill -INT -f '^datapump spread /') > out-of-stop 2>&1 &";
+const STOP: &str = "(until ls spread-1/claims/* || [ -e spread-1/receipt ]; do sleep 0.05; done
+    [ -e spread-1/receipt ] || pkill -INT -f '^datapump spread /') > out-of-stop 2>&1 &";
 
 /// What is left of it goes as fast as it can.
 const FASTER: &str = "jq '.copying.bytes_per_second = null' spread-1/manifest.json > manifest
