@@ -13,11 +13,11 @@ use super::patterns;
 use super::progress::Collected;
 use super::settings::{remote, ssh_to};
 use super::typed::Typed;
-use super::{Conclusion, conclude, start, watched};
+use super::{Conclusion, conclude, first_phase, start, watched};
 use analysis::report::compare::Compared;
 use analysis::report::files::Direction;
 use analysis::report::json::{self, EndEvent};
-use analysis::report::live::{Phase, count};
+use analysis::report::live::count;
 use base::fault::Class;
 use base::job::{Job, Location, Outcome, Remote};
 use base::limits::STORE_REQUEST_BYTES;
@@ -109,15 +109,7 @@ pub(super) fn run(args: &CompareArgs, started: Instant) -> u8 {
     let console = Arc::new(Console::new(*show, started));
     console.event(&start("compare", vec![a.clone()], Some(b.clone()), None));
     patterns::without_effect(&job.settings.filters).iter().for_each(|text| console.warning(text));
-    let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
-        Some(host) => {
-            if console.has_line() {
-                console.remark(&format!("connecting to {host}"));
-            }
-            Phase::Connecting
-        }
-        None => Phase::Finding,
-    };
+    let first = first_phase(&console, job.source_host.as_ref().or(job.target_host.as_ref()));
     let reach = Reach::Stores(Arc::new(S3::new(stores.clone())));
     let (result, collected) =
         watched(&console, first, None, None, |watch| copy::run_in(job, &reach, watch));

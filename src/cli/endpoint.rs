@@ -6,9 +6,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::console::Console;
 use super::settings::ssh_to;
-use analysis::report::live::Phase;
 use base::job::{Location, ObjectUrl, Remote};
 use base::settings::DataSet;
 use base::units::parse_size;
@@ -47,16 +45,11 @@ impl ReadAt {
         })
     }
 
-    /// The phase that is shown first.
-    pub(super) fn first_phase(&self, console: &Console) -> Phase {
+    /// The other host, where one reads it.
+    pub(super) fn host(&self) -> Option<&String> {
         match self {
-            ReadAt::There(Launch::Ssh { host, .. }, _) => {
-                if console.has_line() {
-                    console.remark(&format!("connecting to {host}"));
-                }
-                Phase::Connecting
-            }
-            _ => Phase::Finding,
+            ReadAt::There(Launch::Ssh { host, .. }, _) => Some(host),
+            _ => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::options::showing;
 use super::order::{Show, stores_of};
 use super::settings::remote;
 use super::typed::Typed;
-use super::{Conclusion, conclude, start, watched};
+use super::{Conclusion, conclude, first_phase, start, watched};
 use analysis::report::json;
 use analysis::report::listing as page;
 use base::fault::{Class, Fault};
@@ -53,7 +53,7 @@ impl LsArgs {
 pub(super) fn run(args: &LsArgs, started: Instant) -> u8 {
     let console = Arc::new(Console::new(args.show, started));
     console.event(&start("ls", vec![args.shown.clone()], None, None));
-    let first = args.at.first_phase(&console);
+    let first = first_phase(&console, args.at.host());
     let (result, collected) = watched(&console, first, None, None, |watch| list(args, watch));
     let conclusion = result.map(|mut items| {
         items.sort_by(|a, b| a.name.cmp(&b.name));

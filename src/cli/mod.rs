@@ -216,15 +216,7 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         Ok(opened) => opened,
         Err(fault) => return conclude(&console, Err(fault), Collected::default()),
     };
-    let first = match job.source_host.as_ref().or(job.target_host.as_ref()) {
-        Some(host) => {
-            if console.has_line() {
-                console.remark(&format!("connecting to {host}"));
-            }
-            Phase::Connecting
-        }
-        None => Phase::Finding,
-    };
+    let first = first_phase(&console, job.source_host.as_ref().or(job.target_host.as_ref()));
     let receipt = receipt_of(receipt.as_ref(), job).transpose();
     let read_ahead = read_ahead(job, recording);
     let stores = Arc::new(S3::new(stores.clone()));
@@ -264,6 +256,15 @@ fn copy(args: &CopyArgs, started: Instant) -> u8 {
         conclusion.explained_at_store(&console, at_store, *explain)
     });
     conclude_with(&console, conclusion, collected, |code| watched_by.ended(&console, code))
+}
+
+/// The phase that is shown first: with another host the login.
+fn first_phase(console: &Console, host: Option<&String>) -> Phase {
+    let Some(host) = host else { return Phase::Finding };
+    if console.has_line() {
+        console.remark(&format!("connecting to {host}"));
+    }
+    Phase::Connecting
 }
 
 fn receipt_of(order: Option<&order::ReceiptOrder>, job: &Job) -> Option<Result<Receipt, Fault>> {

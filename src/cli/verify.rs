@@ -12,7 +12,7 @@ use super::order::{Show, stores_of};
 use super::progress::Collected;
 use super::settings::remote;
 use super::typed::Typed;
-use super::{conclude, read_again, start, watched};
+use super::{conclude, first_phase, read_again, start, watched};
 use base::fault::Fault;
 use base::job::{ObjectUrl, Verified};
 use mover::io::store::Stores;
@@ -94,7 +94,7 @@ pub(super) fn run(args: &VerifyArgs, started: Instant) -> u8 {
         Some(kept) => ReceiptFile { shown: receipt.clone(), ..ReceiptFile::of(kept.path()) },
     };
     console.event(&start("verify", vec![receipt], Some(shown.clone()), None));
-    let first = at.first_phase(&console);
+    let first = first_phase(&console, at.host());
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get());
     let (result, collected) = watched(&console, first, None, None, |watch| match at {
         ReadAt::Here(path) => receipt::verify(&file, &Root::Here(path.clone()), threads, watch),

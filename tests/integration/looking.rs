@@ -328,3 +328,17 @@ fn a_receipt_stays_in_a_second_run() {
     }
     scene.succeed("verify -v @/sums @/new");
 }
+
+/// A name with a line break is one line, wherever it is from.
+#[test]
+fn a_name_is_one_line() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("odd")).unwrap();
+    fs::write(scene.path("odd/a\nb"), "").unwrap();
+    for place in ["@/odd".to_string(), format!("far:{}", scene.path("odd").display())] {
+        let ran = scene.succeed(&format!("ls {place}"));
+        let text = ran.stdout_text();
+        assert_eq!(text.lines().count(), 2, "{ran}");
+        assert!(text.contains("  a\\nb\n"), "{ran}");
+    }
+}

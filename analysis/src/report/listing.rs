@@ -6,6 +6,7 @@ use base::listing::{Item, ItemKind, Sum};
 use base::settings::Moment;
 use base::units::Bytes;
 
+use super::escape;
 use super::live::count;
 use super::utc::utc;
 
@@ -29,7 +30,8 @@ fn row(item: &Item) -> [String; 5] {
         (ItemKind::File, _) => item.bytes.map_or(String::new(), |bytes| Bytes(bytes).to_string()),
         _ => String::new(),
     };
-    let owner = item.owner.as_ref().map(|(user, group)| format!("{user} {group}"));
+    let owner = item.owner.as_ref();
+    let owner = owner.map(|(user, group)| escape::line(&format!("{user} {group}")));
     [
         mode(item),
         owner.unwrap_or_default(),
@@ -73,11 +75,13 @@ fn time(mtime: Moment) -> String {
 }
 
 fn name(item: &Item) -> String {
-    let name = String::from_utf8_lossy(&item.name);
+    // Another host, or a store, has chosen it: it must not look like lines of ours.
+    let shown = |bytes: &[u8]| escape::line(&String::from_utf8_lossy(bytes));
+    let name = shown(&item.name);
     match item.kind {
         ItemKind::Folder if !name.ends_with('/') => format!("{name}/"),
-        ItemKind::Link => format!("{name} -> {}", String::from_utf8_lossy(&item.link_target)),
-        _ => name.into_owned(),
+        ItemKind::Link => format!("{name} -> {}", shown(&item.link_target)),
+        _ => name,
     }
 }
 
@@ -119,13 +123,13 @@ mod tests {
         };
         let link = Item {
             kind: ItemKind::Link,
-            link_target: b"a.dat".to_vec(),
-            ..Item::folder(b"l".to_vec())
+            link_target: b"a\x1b[2J".to_vec(),
+            ..Item::folder(b"l\nx".to_vec())
         };
         let expect = "\
 -rwSr--r--  me us  5 MiB  2025-11-20 12:15:03  a.dat
 drwxrwxrwt         1 GiB  @-1                  tmp/
-l                                              l -> a.dat
+l                                              l\\nx -> a\\u{1b}[2J
 1 folder, 5 files, 1.00 GiB with all that is below; times are UTC
 ";
         assert_eq!(page(&[file, folder, link]), expect);

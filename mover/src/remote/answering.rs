@@ -21,6 +21,7 @@ use crate::wire::message::{Answer, Ask, ITEMS_MAX, Message, ReceiptForm};
 use base::fault::Fault;
 use base::job::{Location, Notice};
 use base::listing::Sum;
+use base::settings::Settings;
 
 /// Answers, and ends. `hear` gives the next message of the driver.
 pub(super) fn answer(
@@ -65,9 +66,8 @@ pub(super) fn answer(
 }
 
 fn say(line: &ControlLine, answer: Answer) -> Result<(), Fault> {
-    while line.is_full() {
-        thread::sleep(FULL_PAUSE);
-    }
+    // The process ends with its connection, and is stopped so.
+    line.await_room(Settings::default().stall, &|| false)?;
     line.clone().send(&Message::Answer(answer))
 }
 
@@ -159,4 +159,3 @@ fn tell(
 }
 
 const TELL_EVERY: Duration = Duration::from_millis(100);
-const FULL_PAUSE: Duration = Duration::from_millis(10);

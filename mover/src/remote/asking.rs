@@ -33,11 +33,13 @@ pub fn list(
     watch: &Arc<Watch>,
 ) -> Result<Vec<Item>, Fault> {
     let ask = Ask::List { path: path.to_path_buf(), sums: sums == Sums::Yes };
-    let mut all = Vec::new();
+    let (mut all, mut bytes) = (Vec::new(), 0);
     let answered = ask_far(launch, &ask, None, watch, &mut |answer| match answer {
         Answer::Items(items) => {
+            bytes += items.iter().map(bytes_of).sum::<usize>();
             all.extend(items);
-            None
+            let text = "the far side lists more than a folder can be expected to have";
+            (bytes > LISTED_BYTES_MAX).then(|| Err(Fault::peer(text)))
         }
         Answer::Listed => Some(Ok(())),
         _ => Some(Err(Fault::peer("the far side answers something else than a listing"))),
@@ -75,6 +77,15 @@ pub fn verify(
         _ => Some(Err(Fault::peer("the far side answers something else than what it read"))),
     })
 }
+
+/// What an item takes in memory.
+fn bytes_of(item: &Item) -> usize {
+    let owner = item.owner.as_ref().map_or(0, |(user, group)| user.len() + group.len());
+    size_of::<Item>() + item.name.len() + item.link_target.len() + owner
+}
+
+/// Some millions of names. A far side that lies could fill this host's memory.
+const LISTED_BYTES_MAX: usize = 1 << 30;
 
 /// Takes answers, until one ends the conversation.
 type Take<'a, T> = dyn FnMut(Answer) -> Option<Result<T, Fault>> + 'a;
@@ -185,12 +196,7 @@ impl Asking<'_> {
             let read = (&mut file).take(PIECE_BYTES_MAX as u64).read_to_end(&mut bytes);
             read.map_err(|why| Fault::system("read the receipt", &why))?;
             let last = bytes.is_empty();
-            while self.line.is_full() {
-                if self.watch.stopping() {
-                    return Err(Fault::interrupted());
-                }
-                std::thread::sleep(FULL_PAUSE);
-            }
+            self.line.await_room(Settings::default().stall, &|| self.watch.stopping())?;
             self.line.send(&Message::Piece { bytes, last })?;
             if last {
                 return Ok(());
@@ -207,5 +213,4 @@ impl Asking<'_> {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const FULL_PAUSE: Duration = Duration::from_millis(10);
 const WRITTEN_WITHIN: Duration = Duration::from_millis(300);

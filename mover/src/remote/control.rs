@@ -15,6 +15,7 @@ use rustix::io::retry_on_intr;
 use super::install::skip_script;
 use super::write_queue::{WriteQueue, broken};
 use crate::ends::stream::Protection;
+use crate::io::clock;
 use crate::io::volume::Handle;
 use crate::pump::lane::StreamHandle;
 use crate::pump::lane::assembly::Stream;
@@ -24,6 +25,7 @@ use crate::wire::message::{CARRIED_PREFIX_BYTES, MARK, Message};
 use crate::wire::preamble::CONTROL_STREAM;
 use base::fault::{Class, Fault};
 use base::limits::NOISE_BYTES_MAX;
+use base::units::Nanos;
 
 /// The writing end, shared with the relay of a carried stream. Sending never waits for the network.
 #[derive(Clone)]
@@ -45,6 +47,30 @@ impl ControlLine {
     /// While this side is busy with something else, the peer gets a ping this often.
     pub(crate) fn set_heartbeat(&self, every: Option<Duration>) {
         self.queue.set_heartbeat(every);
+    }
+
+    /// Waits until the connection has accepted most of what was queued: for `stall` at most where
+    /// it accepts nothing.
+    pub(crate) fn await_room(
+        &self,
+        stall: Nanos,
+        stopping: &dyn Fn() -> bool,
+    ) -> Result<(), Fault> {
+        let (mut written, mut since) = (self.written_bytes(), clock::now());
+        while self.is_full() {
+            if stopping() {
+                return Err(Fault::interrupted());
+            }
+            if self.written_bytes() != written {
+                (written, since) = (self.written_bytes(), clock::now());
+            }
+            if clock::now().since(since) > stall {
+                let text = format!("the connection to the other side took nothing for {stall}");
+                return Err(Fault::new(Class::Unreachable, text));
+            }
+            thread::sleep(ROOM_PAUSE);
+        }
+        Ok(())
     }
 
     /// Grows while the connection accepts bytes.
@@ -247,6 +273,7 @@ fn no_peer(seen: &[u8]) -> Fault {
 }
 
 const CARRIED_BYTES_MAX: usize = 64 << 10;
+const ROOM_PAUSE: Duration = Duration::from_millis(10);
 const _: () = assert!(CARRIED_BYTES_MAX < base::limits::MESSAGE_BYTES_MAX);
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ impl Near<'_> {
             if self.attempt.watch.stopping() {
                 return Err(Fault::interrupted());
             }
-            self.await_room()?;
+            line.await_room(self.job.settings.stall, &|| self.attempt.watch.stopping())?;
             let message = Message::Names { paths, last };
             session.say(clock::now(), &message);
             line.send(&message)
@@ -274,26 +274,6 @@ impl Near<'_> {
             told.is_ok()
         })?;
         told.and_then(|()| tell(paths, true))
-    }
-
-    /// Waits until the connection has accepted most of what was queued.
-    fn await_room(&self) -> Result<(), Fault> {
-        let stall = self.job.settings.stall;
-        let (mut written, mut since) = (self.line.written_bytes(), clock::now());
-        while self.line.is_full() {
-            if self.attempt.watch.stopping() {
-                return Err(Fault::interrupted());
-            }
-            if self.line.written_bytes() != written {
-                (written, since) = (self.line.written_bytes(), clock::now());
-            }
-            if clock::now().since(since) > stall {
-                let text = format!("the connection to the far side took nothing for {stall}");
-                return Err(Fault::new(Class::Unreachable, text));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
     }
 
     /// When the far side has greeted, greets and sends all that needs no answer: the request, what
